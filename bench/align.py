@@ -15,21 +15,16 @@ import torch
 from torch import Tensor
 
 from bench import harness
+from bench.harness import Contestant
 
 PAIRS, EPOCHS, HIDDEN, BLOCKS = 16, 3, 256, 4
 
 
-@dataclass(frozen=True)
-class Contestant:
-    """A function that returns the held-out error of every pair, ``[pairs]``."""
-
-    run: Callable[[Tensor], Tensor]
-
-
 def _train(x: Tensor, at_once: int | None) -> Tensor:
-    from simcore.align import align_pairs
+    from simcore.align import Training, align_pairs
 
-    params = {"max_epochs": EPOCHS, "hidden": HIDDEN, "n_blocks": BLOCKS, "depth": 1}
+    params = {"hidden": HIDDEN, "n_blocks": BLOCKS, "depth": 1}
+    params["training"] = Training(max_epochs=EPOCHS)
     results = align_pairs(list(x[::2]), list(x[1::2]), "inn", at_once=at_once, **params)
     return torch.tensor([result.heldout.relative for result in results], dtype=torch.float64)
 

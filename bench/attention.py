@@ -18,17 +18,11 @@ from torch import Tensor
 
 from bench import attention_formulas as formulas
 from bench import harness
+from bench.harness import Contestant
 
 # Flops of one term of a sum over pairs of heads: a logarithm to float32's precision takes ten
 # multiply-adds; a product takes one.
 FLOPS = {"js": 20, "pearson": 2, "frobenius": 2}
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """A function that returns a grid of one measure."""
-
-    run: Callable[[Tensor], object]
 
 
 def ours(measure: str, **options: object) -> Contestant:

@@ -23,10 +23,9 @@ from bench.harness import MB, drifting_layers, in_float64
 
 
 @dataclass(frozen=True)
-class Contestant:
+class Contestant(harness.Contestant):
     """A function that returns a grid, and options under which float64 gives the same grid."""
 
-    run: Callable[[Tensor], object]
     kernel: str = "linear"
     estimator: str = "biased"
 

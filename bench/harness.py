@@ -221,6 +221,13 @@ def drifting_layers(count: int, n: int, p: int) -> Tensor:
     return x
 
 
+@dataclass(frozen=True)
+class Contestant:
+    """A function of a job's input; suites add what the error of its result depends on."""
+
+    run: Callable[[Tensor], Any]
+
+
 class Job(ABC):
     """The task that contestants compete on; suites derive frozen dataclasses from `Job`.
 

@@ -10,7 +10,8 @@ it. "the forward pass alone" gives the mean of the last layer's states. The over
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -20,29 +21,44 @@ import torch
 from torch import Tensor
 
 from bench import harness
+from bench.harness import Contestant
 
 VOCABULARY = 1000
 
 
-@dataclass(frozen=True)
-class Contestant:
-    run: Callable[[Tensor], Tensor]
-
-
 @cache
-def encoder(layers: int, width: int) -> Any:
-    """Return a BERT of random weights; the values of weights do not affect times."""
-    from transformers import AutoModel, BertConfig
+def encoder(layers: int, width: int, heads: int, labels: int | None = None) -> Any:
+    """Return a BERT of random weights, with a head for some labels; weights do not affect times."""
+    from transformers import AutoModel, AutoModelForSequenceClassification, BertConfig
 
     config = BertConfig(
         vocab_size=VOCABULARY,
         hidden_size=width,
         num_hidden_layers=layers,
-        num_attention_heads=width // 64,
+        num_attention_heads=heads,
         intermediate_size=4 * width,
+        num_labels=labels or 2,
     )
     torch.manual_seed(0)
-    return AutoModel.from_config(config, add_pooling_layer=False).eval()
+    if labels is None:
+        return AutoModel.from_config(config, add_pooling_layer=False).eval()
+    return AutoModelForSequenceClassification.from_config(config).eval()
+
+
+@contextmanager
+def in_float64(model: Any) -> Iterator[Any]:
+    """Give a model in float64, and float32 afterwards."""
+    try:
+        yield model.double()
+    finally:
+        model.float()
+
+
+def drawn_tokens(*shape: int) -> Tensor:
+    """Return token numbers ``[..., batch, tokens]``; a row in four is half padding, which is 0."""
+    ids = torch.randint(1, VOCABULARY, shape, generator=torch.Generator().manual_seed(0))
+    ids[..., ::4, shape[-1] // 2 :] = 0
+    return ids
 
 
 def mean(states: Tensor, mask: Tensor) -> Tensor:
@@ -78,6 +94,9 @@ class Job(harness.Job):
     tokens: int
     timed: bool = True
 
+    def _model(self) -> Any:
+        return encoder(self.layers, self.width, self.width // 64)
+
     def contestants(self) -> Mapping[str, Contestant]:
         named = {
             "ours": recorded,
@@ -87,7 +106,7 @@ class Job(harness.Job):
         return {name: self._contestant(function) for name, function in named.items()}
 
     def _contestant(self, function: Callable[[Any, dict[str, Tensor]], Tensor]) -> Contestant:
-        model = encoder(self.layers, self.width)
+        model = self._model()
 
         @torch.no_grad()
         def run(ids: Tensor) -> Tensor:
@@ -96,11 +115,7 @@ class Job(harness.Job):
         return Contestant(run)
 
     def data(self) -> Tensor:
-        """Token numbers ``[batch, tokens]``; 0 is padding."""
-        generator = torch.Generator().manual_seed(0)
-        ids = torch.randint(1, VOCABULARY, (self.batch, self.tokens), generator=generator)
-        ids[::4, self.tokens // 2 :] = 0
-        return ids
+        return drawn_tokens(self.batch, self.tokens)
 
     def tiny(self) -> Job:
         return replace(self, batch=1, tokens=4)
@@ -110,12 +125,8 @@ class Job(harness.Job):
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
         """Against the same model in float64, over one example."""
-        model = encoder(self.layers, self.width).double()
-        try:
-            with torch.no_grad():
-                wanted = by_hand(model, batch_of(x[:1]))[-len(grid) :].numpy()
-        finally:
-            model.float()
+        with in_float64(self._model()) as model, torch.no_grad():
+            wanted = by_hand(model, batch_of(x[:1]))[-len(grid) :].numpy()
         return float(np.abs(grid[:, :1] - wanted).max())
 
     def floor_flops(self) -> float:

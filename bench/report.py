@@ -9,20 +9,20 @@ of 200 draws. Times to write include reading the results; imports and figures ar
 
 from __future__ import annotations
 
-import argparse
 import os
 import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from bench.harness import MB, RESULTS, append_row, machine
+from bench.harness import MB
+from bench.rows import measure_rows
 
 LAYERS = 13
 DRAWS = 200
@@ -299,21 +299,5 @@ def run(label: str, job: Job, repeats: int) -> Row:
     )
 
 
-def main() -> None:
-    """Measure the jobs, print their rows, and add them to ``bench/results/report.csv``."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--job", action="extend", nargs="+", choices=list(JOBS), help="one or more; default all"
-    )
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--dry-run", action="store_true", help="print, but write no rows")
-    options = parser.parse_args()
-    for label, job in JOBS.items():
-        if label not in (options.job or JOBS):
-            continue
-        row = {**asdict(run(label, job, options.repeats)), **machine(), "load": os.getloadavg()[0]}
-        append_row(None if options.dry_run else RESULTS / "report.csv", row)
-
-
 if __name__ == "__main__":
-    main()
+    measure_rows("report", JOBS, run, __doc__)

@@ -1,21 +1,24 @@
 """The rows of ``bench/results`` for those who show them: the newest, the less favourable.
 
 README's table (`bench.speed_table`) and the pages of the documentation (``docs/_ext``) read them
-here, so that both show the same numbers.
+here, so that both show the same numbers. `measure_rows` adds rows of suites without contestants.
 """
 
 from __future__ import annotations
 
+import argparse
 import csv
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import asdict
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
-from bench.harness import THREADS
+import torch
 
-RESULTS = Path(__file__).parent / "results"
+from bench.harness import RESULTS, THREADS, append_row, machine
+
 # Modules whose jobs have contestants, which `bench.harness` measures.
 SUITES = ("cka", "grids", "attention", "coupling", "stats", "align", "skip", "record")
 PURE = "torch"  # the instruction set of a row whose operators are operations of torch
@@ -104,3 +107,23 @@ def times_ours(row: dict[str, str]) -> float:
     _, job = job_of(row["job"])
     calls = {"published, 1 row": 1, "published pair": 2}.get(row["contestant"])
     return float(row["times_ours"]) * (job.layers**calls if calls else 1)
+
+
+def measure_rows(
+    suite: str, jobs: Mapping[str, Any], run: Callable[[str, Any, int], Any], description: str
+) -> None:
+    """Run the command of a suite with rows of its own: print them, and add them to its file."""
+    parser = argparse.ArgumentParser(description=description.splitlines()[0])
+    parser.add_argument(
+        "--job", action="extend", nargs="+", choices=list(jobs), help="one or more; default all"
+    )
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--dry-run", action="store_true", help="print, but write no rows")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    for label, job in jobs.items():
+        if label in (options.job or jobs):
+            row = {**asdict(run(label, job, options.repeats)), **machine()}
+            facts = {**row, "load": os.getloadavg()[0]}
+            append_row(None if options.dry_run else RESULTS / f"{suite}.csv", facts)

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,38 +18,13 @@ import torch
 from torch import Tensor
 
 from bench import harness
+from bench.harness import Contestant
+from bench.record import batch_of, drawn_tokens, encoder, in_float64
 from simlab.experiments.skip import skip_logits, spans, states_per_call
 from simlab.models.recognise import architecture_of
 from simlab.models.states import LayerChain
 
-VOCABULARY, LABELS = 1000, 2
-
-
-@dataclass(frozen=True)
-class Contestant:
-    run: Callable[[Tensor], object]
-
-
-@cache
-def encoder(layers: int, width: int) -> Any:
-    """Return a BERT of random weights with a head; the values of weights do not affect times."""
-    from transformers import AutoModelForSequenceClassification, BertConfig
-
-    config = BertConfig(
-        vocab_size=VOCABULARY,
-        hidden_size=width,
-        num_hidden_layers=layers,
-        num_attention_heads=12,
-        intermediate_size=4 * width,
-        num_labels=LABELS,
-    )
-    torch.manual_seed(0)
-    return AutoModelForSequenceClassification.from_config(config).eval()
-
-
-def batch_of(ids: Tensor) -> dict[str, Tensor]:
-    """Token numbers as the model's arguments; 0 is padding."""
-    return {"input_ids": ids, "attention_mask": (ids != 0).long()}
+LABELS = 2
 
 
 @contextmanager
@@ -102,11 +76,14 @@ class Job(harness.Job):
     tokens: int
     timed: bool = True
 
+    def _model(self) -> Any:
+        return encoder(self.layers, self.width, heads=12, labels=LABELS)
+
     def contestants(self) -> Mapping[str, Contestant]:
         return {"ours": self._contestant(sweep), "a pass for each span": self._contestant(loop)}
 
     def _contestant(self, function: Callable[[Any, Tensor], Tensor]) -> Contestant:
-        model = encoder(self.layers, self.width)
+        model = self._model()
 
         @torch.inference_mode()
         def run(ids: Tensor) -> Tensor:
@@ -115,12 +92,7 @@ class Job(harness.Job):
         return Contestant(run)
 
     def data(self) -> Tensor:
-        """Token numbers ``[batches, batch, tokens]``; a row in four is half padding."""
-        generator = torch.Generator().manual_seed(0)
-        shape = (self.batches, self.batch, self.tokens)
-        ids = torch.randint(1, VOCABULARY, shape, generator=generator)
-        ids[:, ::4, self.tokens // 2 :] = 0
-        return ids
+        return drawn_tokens(self.batches, self.batch, self.tokens)
 
     def tiny(self) -> Job:
         return replace(self, batches=1, batch=1, tokens=4)
@@ -130,12 +102,8 @@ class Job(harness.Job):
 
     def error(self, grid: np.ndarray, x: Tensor, contestant: Contestant) -> float:
         """Against a pass for each span in float64, over one example."""
-        model = encoder(self.layers, self.width).double()
-        try:
-            with torch.inference_mode():
-                wanted = loop(model, x[0, :1]).numpy()
-        finally:
-            model.float()
+        with in_float64(self._model()) as model, torch.inference_mode():
+            wanted = loop(model, x[0, :1]).numpy()
         return float(np.abs(grid[:, :1] - wanted).max())
 
     def floor_flops(self) -> float:

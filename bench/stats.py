@@ -16,16 +16,10 @@ import torch
 from torch import Tensor
 
 from bench import harness
+from bench.harness import Contestant
 
 PERMUTATIONS = 200
 CHECKED = 5  # permutations whose null values are compared with float64
-
-
-@dataclass(frozen=True)
-class Contestant:
-    """A function that returns ``[values, L, L]``, the observed grid first."""
-
-    run: Callable[[Tensor], Tensor]
 
 
 def _orders(n: int, count: int) -> Tensor:

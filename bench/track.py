@@ -11,17 +11,15 @@ recording, which no track can do without.
 
 from __future__ import annotations
 
-import argparse
-import os
 import statistics
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 import torch
 
-from bench.harness import RESULTS, append_row, machine
 from bench.record import VOCABULARY, encoder
+from bench.rows import measure_rows
 
 
 @dataclass(frozen=True)
@@ -59,7 +57,7 @@ def run(label: str, job: Job, repeats: int) -> Row:
     """Return the row of one job."""
     from simcore import Track
 
-    model = encoder(job.layers, job.width).train()
+    model = encoder(job.layers, job.width, job.width // 64).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4)
     draw = torch.Generator().manual_seed(0)
 
@@ -108,23 +106,5 @@ def run(label: str, job: Job, repeats: int) -> Row:
     )
 
 
-def main() -> None:
-    """Measure the jobs, print their rows, and add them to ``bench/results/track.csv``."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument(
-        "--job", action="extend", nargs="+", choices=list(JOBS), help="one or more; default all"
-    )
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--dry-run", action="store_true", help="print, but write no rows")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    for label, job in JOBS.items():
-        if label in (options.job or JOBS):
-            row = {**asdict(run(label, job, options.repeats)), **machine()}
-            facts = {**row, "load": os.getloadavg()[0]}
-            append_row(None if options.dry_run else RESULTS / "track.csv", facts)
-
-
 if __name__ == "__main__":
-    main()
+    measure_rows("track", JOBS, run, __doc__)

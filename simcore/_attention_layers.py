@@ -45,6 +45,7 @@ def as_words(lengths: Lengths | None, mask: Mask | None) -> Words | None:
         raise ValueError(f"mask: wanted an array [S, T] of 0 and 1, got {got}")
     if not ((array == 0) | (array == 1)).all():
         raise ValueError("mask: wanted 0 and 1 alone, got other values")
+    # The words of a sentence are one span; padding may be on either side.
     spans = []
     for i, row in enumerate(array):
         places = row.nonzero()[0].tolist()
@@ -236,10 +237,7 @@ def _check_padding_is_last(padded: dict[str, Tensor], lengths: list[int]) -> Non
 
 
 def check_weights(layers: dict[str, Layer], causal: bool) -> None:
-    """Raise a ValueError that names the first layer with float64 weights too large to be summed.
-
-    Weights that are never read do not count. NaN and infinity have a check of their own.
-    """
+    """Raise a ValueError that names the first layer with float64 weights too large to be summed."""
     largest_sizes = {}
     for name, layer in layers.items():
         if any(array.dtype == torch.float64 for array in layer.arrays):

@@ -7,7 +7,7 @@ Bases take memory of their own. Every function here therefore also returns the n
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import torch
@@ -16,7 +16,6 @@ from torch import Tensor
 from simcore._grid.accuracy import (
     TOLERANCE,
     computed_again,
-    pairs_again,
     rows_are_hidden,
     within,
 )
@@ -26,7 +25,6 @@ from simcore._grid.basis import (
     Truncation,
     check_truncation,
     columns_of,
-    largest,
     per_layer_truncation,
     scores,
     warn_unclear_cuts,
@@ -35,10 +33,9 @@ from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, on_host, row_blocks
 from simcore._grid.options import check_flag
 from simcore._grid.scale import in_range
-from simcore._grid.side import LayersOrBases, Side, Sides, read_sides
+from simcore._grid.side import LayersOrBases, Sides, read_sides
 from simcore._truncated import truncated
 from simcore._whitened import orthonormal
-from simcore.basis import decompose
 
 
 @dataclass(frozen=True)
@@ -59,9 +56,9 @@ class DecomposedSides:
         return [columns_of(basis) for basis in self.x], [columns_of(basis) for basis in self.y]
 
     def weighted_components(self) -> list[Tensor]:
-        """Return what makes the layers of X of their columns, up to a factor for each layer.
+        """Return ``diag(s) V'`` of each layer of X over its largest s; zeros without variance.
 
-        The matrix of a layer without variance is zeros.
+        `vectors` times it is the centred layer, up to a factor.
         """
         return [_weighted_components(basis) for basis in self.x]
 
@@ -75,41 +72,8 @@ class DecomposedSides:
 
     def finish(self, grid: Tensor, function: str) -> Array:
         """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
-        x, y = _kept(self.x), _kept(self.y or self.x)
+        x, y = _kept(self.x), _kept(self.y or self.x)  # [Lx], [Ly]
         return self.sides.finish(within(grid, 0.0, 1.0, TOLERANCE), function, x == 0, y == 0)
-
-
-@dataclass(frozen=True)
-class RotatedSides:
-    """Layers of at most n columns, each equal to the given layer up to a rotation and a scale.
-
-    ``unit_x`` and ``unit_y`` are the lengths, in the given layers, of a length of 1 in these.
-    ``workspace`` is the number of bytes that the layers leave.
-    """
-
-    sides: Sides
-    x: list[Tensor]
-    y: list[Tensor]
-    unit_x: Tensor
-    unit_y: Tensor
-    workspace: int
-
-    def again(
-        self,
-        function: str,
-        grid: Tensor,
-        doubtful: Tensor,
-        compare: Callable[[RotatedSides], Tensor],
-    ) -> Tensor:
-        """Return the symmetric grid with the doubtful pairs by ``compare`` of float64 layers."""
-        given = [_of_layers(side) for side in (self.sides.x, self.sides.y)]
-        sides = replace(self.sides, x=given[0], y=given[1])
-
-        def exact(x: list[Tensor], y: list[Tensor]) -> Tensor:
-            both = Sides(Side("X", x), Side("Y", y), sides.bound)
-            return compare(rotate(both, progress=False))
-
-        return pairs_again(function, sides, grid, doubtful, exact, symmetric=True)
 
 
 @dataclass(frozen=True)
@@ -132,24 +96,21 @@ class ExplainedSides:
         return [row_variances(layer) for layer in self.layers]
 
     def compute(self, function: str, grid_of: Callable[[list[Tensor], int], Tensor]) -> Tensor:
-        """Return the grid of the layers, that of float64 where their longest rows hide others.
-
-        ``grid_of`` computes a grid of some layers in so many bytes.
-        """
-        grid = grid_of(self.layers, self.workspace)
+        """Return the grid of the layers, that of float64 where their longest rows hide others."""
+        grid = grid_of(self.layers, self.workspace)  # [Lx, Ly]
         (lost,) = on_host([torch.stack([rows_are_hidden(s) for s in self.row_variances])])
         for i in lost.nonzero().flatten().tolist():
             if self.layers[i].dtype != torch.float64:
                 computed_again(function, f"{self.sides.x.name}[{i}]")
                 wide = self.layers[i].double()
-                again = grid_of([wide], max(self.workspace - wide.nbytes, 1))
+                again = grid_of([wide], max(self.workspace - wide.nbytes, 1))  # [1, Ly]
                 grid = grid.index_copy(0, torch.tensor([i], device=grid.device), again)
         return grid
 
     def finish(self, grid: Tensor, function: str) -> Array:
         """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
         constant = torch.stack([(layer == layer[0]).all() for layer in self.layers])  # [Lx]
-        empty = _kept(self.explaining) == 0
+        empty = _kept(self.explaining) == 0  # [Ly]
         return self.sides.finish(within(grid, 0.0, 1.0, TOLERANCE), function, constant, empty)
 
 
@@ -237,59 +198,6 @@ def explained_sides(
     return ExplainedSides(sides, layers, explaining, vectors, max(left - new, 1))
 
 
-def rotated_sides(
-    x: LayersOrBases, y: LayersOrBases | None, *, max_memory: int | None, progress: bool
-) -> RotatedSides:
-    """Return layers of at most n columns, each equal to the given layer up to a rotation.
-
-    A layer wider than n, and a basis, becomes ``vectors diag(s) / max(s)``: its products with other
-    layers have the same singular values, up to the scale.
-    """
-    sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
-    return rotate(sides, progress=progress)
-
-
-def rotate(sides: Sides, *, progress: bool) -> RotatedSides:
-    """Return `rotated_sides` of sides that were read before."""
-    left = sides.bound
-    of_x, units_x, left = _rotated(sides.x, left, progress)
-    of_y, units_y, left = _rotated(sides.y, left, progress)
-    unit_x = torch.stack(units_x)  # [Lx]
-    return RotatedSides(sides, of_x, of_y, unit_x, torch.stack(units_y or units_x), left)
-
-
-def _of_layers(side: Side) -> Side:
-    """Return the side with layers, each up to a rotation, in place of its bases."""
-    if side.bases is None:
-        return side
-    layers = [
-        vectors * basis.singular_values.to(vectors.dtype) if basis.kept else vectors
-        for basis, vectors in zip(side.bases, side.layers, strict=True)
-    ]
-    return Side(side.name, layers)
-
-
-def _rotated(side: Side, left: int, progress: bool) -> tuple[list[Tensor], list[Tensor], int]:
-    rotated, units = [], []
-    if side.bases is None:
-        scaled = in_range(side.layers)
-        left = max(left - scaled.nbytes, 1)
-        for layer, exponent in zip(scaled.layers, scaled.exponents, strict=True):
-            unit = torch.full((), 2.0**exponent, dtype=torch.float64, device=layer.device)
-            if layer.shape[1] > layer.shape[0]:
-                one = Side(side.name, [layer])
-                (basis,), _ = decompose(None, one, [None], left, progress=progress)
-                layer, unit = scores(basis), unit * largest(basis)
-                left = max(left - layer.nbytes, 1)
-            rotated.append(layer)
-            units.append(unit)
-    for basis in side.bases or []:
-        rotated.append(scores(basis))
-        units.append(largest(basis))
-        left = max(left - rotated[-1].nbytes, 1)
-    return rotated, units, left
-
-
 def _warn_saturated(
     function: str, labels: Sequence[str], bases: Sequence[Columns], consequence: str
 ) -> None:
@@ -324,7 +232,7 @@ def _weighted_components(basis: Columns) -> Tensor:
         return basis.coordinates
     if not basis.kept:
         return basis.components.new_zeros(1, basis.components.shape[1])
-    s = basis.singular_values / basis.spectrum[0]
+    s = basis.singular_values / basis.spectrum[0]  # [k]
     return s.to(basis.components.dtype)[:, None] * basis.components
 
 
@@ -332,20 +240,5 @@ def row_variances(layer: Tensor) -> Tensor:
     """Return the squared lengths ``[n]`` of centred rows, float64, without a copy of the layer."""
     first = layer[0].double()  # constant columns become exactly 0
     blocks = row_blocks(layer)
-    mean = sum((block.double() - first).sum(0) for block in blocks) / len(layer)
+    mean = sum((block.double() - first).sum(0) for block in blocks) / len(layer)  # [p]
     return torch.cat([((block.double() - first) - mean).square().sum(1) for block in blocks])
-
-
-def holds_no_basis(X: object, Y: object = None, **_: object) -> bool:
-    """Whether no side holds bases, which have no derivative."""
-    sides = [side for side in (X, Y) if isinstance(side, list | tuple)]
-    return not any(isinstance(layer, Basis) for side in sides for layer in side)
-
-
-def size_and_shape(s: Tensor, norm_x: Tensor, norm_y: Tensor) -> Tensor:
-    """Return ``sqrt(a^2 + b^2 - 2 a b s)`` for the norms a and b of all pairs, of any size."""
-    a, b = norm_x[:, None], norm_y[None, :]
-    largest = torch.maximum(a, b)
-    unit = torch.where(largest > 0, largest, 1.0)
-    a, b = a / unit, b / unit
-    return unit * ((a - b).square() + 2 * a * b * (1 - s)).sqrt()

@@ -23,10 +23,7 @@ def refusal(message: str) -> ImportError:
 
 
 def load_extension() -> None:
-    """Import ``simcore._C``, which registers the operators.
-
-    If that fails, an ImportError whose `name` is ``"simcore._C"`` says why.
-    """
+    """Import ``simcore._C``, which registers the operators."""
     folder = Path(__file__).parent
     try:
         wanted = next(text for text in requires("simcore") or () if text.startswith("torch>="))
@@ -41,6 +38,7 @@ def load_extension() -> None:
         if error.name != "torch":
             raise
         raise refusal(f"wanted torch, found none; `pip install '{wanted}'` installs it") from None
+    # The extension calls torch's stable ABI, which later releases have too.
     running = torch.__version__
     if _series(running) < _series(wanted):
         raise refusal(f"wanted {wanted}, found {running}; `pip install '{wanted}'` installs it")

@@ -37,7 +37,7 @@ from simcore._ops.gram_matrices import terms_of_matrices
 from simcore._ops.hsic_derivatives import Terms, differentiable_hsic_terms
 from simcore._ops.hsic_gradients import widest_dtype
 from simcore._ops.hsic_plan import cheaper_method
-from simcore._ops.sampled_neurons import check_widths, of_other_neurons
+from simcore._ops.sampled_neurons import of_other_neurons
 
 Kernel = Literal["linear", "rbf"]
 Estimator = Literal["biased", "unbiased"]
@@ -111,15 +111,13 @@ class HsicOptions:
                 raise ValueError(
                     f"{name}: wanted {wanted!r} where a layer is a Gram, got {given!r}"
                 )
-        if self.neurons != "all":
-            check_widths(sides, self.neurons)
         return sides
 
     def terms(self, x: list[Tensor], y: list[Tensor], max_memory: int) -> Terms:
         """Return the HSIC of all pairs and of every layer with itself."""
-        if (self.kernel, self.estimator) == ("linear", "unbiased"):
-            return unbiased_terms(self, x, y, max_memory)
-        return self.operator(x, y, max_memory)
+        if (self.kernel, self.estimator) != ("linear", "unbiased"):
+            return self.operator(x, y, max_memory)
+        return unbiased_terms(self, x, y, max_memory)
 
     def operator(self, x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Terms:
         """Call the operator; for unbiased HSIC see `unbiased_terms`."""
@@ -158,23 +156,23 @@ class HsicTerms:
 
 def hsic_terms(sides: Sides, options: HsicOptions, *, scaled: bool) -> HsicTerms:
     """Return the HSIC of all pairs of layers, which may be `scaled` as CKA allows."""
-    if sides.matrices:
-        terms = terms_of_matrices(sides, options.estimator, scaled)
-    elif is_traced(sides.x.layers[0]) or not (scaled or options.kernel == "rbf"):
-        terms = options.terms(sides.x.layers, sides.y.layers, sides.max_memory)
+    if not sides.matrices:
+        terms = _terms_of_layers(sides, options, scaled)
     else:
-        terms = _scale_free_terms(sides, options)
+        terms = terms_of_matrices(sides, options.estimator, scaled)
     return HsicTerms(*terms, options.function, sides.same, options.kernel, options.lowest)
 
 
-def _scale_free_terms(sides: Sides, options: HsicOptions) -> Terms:
-    """Return terms of layers that are scaled by powers of two where float64 needs it.
+def _terms_of_layers(sides: Sides, options: HsicOptions, scaled: bool) -> Terms:
+    """Return terms of layers, scaled by powers of two where CKA allows and float64 needs it.
 
     For the RBF kernel, layers whose distances float32 loses are copied to float64 before. For
     scaling, the layers are inspected only if a self-HSIC left the range of float64. Terms of a
     device are returned on the host: to read all of them once takes less time than the many small
     operations that make a grid of them take on the device.
     """
+    if is_traced(sides.x.layers[0]) or not (scaled or options.kernel == "rbf"):
+        return options.terms(sides.x.layers, sides.y.layers, sides.max_memory)
     layers, count, max_memory = sides.layers, len(sides.x), sides.max_memory
     if options.kernel == "rbf":
         wide = resolved(layers, options.bandwidth)
@@ -224,6 +222,10 @@ def unbiased_terms(
         whole = options.operator(x, y, left)
         return whole, of_other_neurons(whole, x, y, left, options.neurons)
 
+    def rounding_of(*both: Terms) -> Tensor:
+        left, all_pairs = on_host([_selves(terms, len(layers)) for terms in both])
+        return hsic_rounding(left, all_pairs, lengths, n, method)
+
     layers, n = [*x, *y], len(x[0])
     whole, terms = compute(x, y, max_memory)
     if is_traced(layers[0]):
@@ -233,7 +235,7 @@ def unbiased_terms(
         return terms
     method = cheaper_method(x, y) if options.method == "auto" else options.method
     lengths = row_lengths([layer.detach() for layer in layers])
-    rounding = _rounding(terms, whole, lengths, n, method)
+    rounding = rounding_of(terms, whole)
     labels = [f"{names[0]}[{i}]" for i in range(len(x))]
     labels += [f"{names[1]}[{i}]" for i in range(len(y))]
     lost = hsic_is_lost(rounding, UNIT32).nonzero().flatten().tolist()
@@ -245,7 +247,7 @@ def unbiased_terms(
         layers[least] = layers[least].double()
         left = max(memory_bound(max_memory, layers[0]) - layers[least].nbytes, 1)
         whole, terms = compute(layers[: len(x)], layers[len(x) :], left)
-        rounding = _rounding(terms, whole, lengths, n, method)
+        rounding = rounding_of(terms, whole)
     if wide or lost:
         hidden = hsic_is_lost(rounding, UNIT64).tolist()
         found = [label for label, is_hidden in zip(labels, hidden, strict=True) if is_hidden]
@@ -261,11 +263,6 @@ def _selves(terms: Terms, count: int) -> Tensor:
     """Return the self-HSICs of ``count`` layers, those of x and of y if these are others."""
     _, xx, yy = (term.detach() for term in terms)
     return xx if len(xx) == count else torch.cat([xx, yy])
-
-
-def _rounding(terms: Terms, whole: Terms, lengths: Tensor, n: int, method: str) -> Tensor:
-    left, all_pairs = on_host([_selves(one, len(lengths)) for one in (terms, whole)])
-    return hsic_rounding(left, all_pairs, lengths, n, method)
 
 
 def exact_near_one(
@@ -329,10 +326,7 @@ def normalise(
 def check_representable(
     result: Tensor, xx: Tensor, yy: Tensor, names: tuple[str, str] = ("X", "Y")
 ) -> None:
-    """Raise a ValueError that names the first layer with an infinite or undefined self-HSIC.
-
-    Nothing is raised if every entry of ``result`` is finite.
-    """
+    """Raise a ValueError that names the first layer with an infinite or undefined self-HSIC."""
     if is_traced(result) or bool(torch.isfinite(result.detach()).all()):
         return
     for name, values in zip(names, (xx, yy), strict=True):

@@ -91,10 +91,7 @@ def warn_tied(function: str, sides: Sides, of_sides: Sequence[Lists], inside: bo
 
 
 def _squared_in_range(layers: list[Tensor]) -> tuple[list[Tensor], int]:
-    """Return layers times powers of two where float64 could not hold products of their products.
-
-    The second value is the number of bytes of the copies.
-    """
+    """Return layers times powers of two where float64 could not hold products of their products."""
     wide = [i for i, layer in enumerate(layers) if layer.dtype == torch.float64]
     sizes = on_host([layers[i].abs().max() for i in wide])
     result, copied = list(layers), 0
@@ -121,10 +118,7 @@ def lists_of_both(
     with_values: bool = True,
     inside: bool = False,
 ) -> tuple[Lists, Lists, int]:
-    """Return the neighbours of both sides, and the bytes that are left.
-
-    None stands for the defaults, or for what given neighbours have; see `find` for the rest.
-    """
+    """Return the neighbours of both sides, and the bytes that are left."""
     k, metric = settled(list(given_neighbours(sides)), k, metric)
     x, left = find(sides.x, k, metric, sides.bound, any_unit, with_values, inside)
     if sides.same:

@@ -19,11 +19,7 @@ _EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 
 
 def import_optional(module: str, wanted_by: str) -> ModuleType:
-    """Import a package that belongs to an extra of simcore.
-
-    ``wanted_by``, the function or the option that needs the package, begins the message of the
-    ModuleNotFoundError: one line with the command that installs the package.
-    """
+    """Import a package that belongs to an extra of simcore."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:

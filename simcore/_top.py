@@ -28,10 +28,7 @@ _TABLE_BYTES = 16  # of a neuron in the table of best partners: a value and a nu
 
 
 def check_top_k(top_k: TopK) -> TopK:
-    """Return `top_k` as an int, a float or None.
-
-    A count is at least 1, and a share is in (0, 1].
-    """
+    """Return `top_k` as an int, a float or None."""
     if top_k is None:
         return None
     if isinstance(top_k, Integral) and not isinstance(top_k, bool) and top_k >= 1:
@@ -95,10 +92,7 @@ def top_of_table(best: Tensor, x: list[Tensor], top_k: int | float) -> Tensor:
 
 
 def _top_mean(values: Tensor, defined: int, top_k: int | float) -> Tensor:
-    """Return the mean of the largest of the ``defined`` values that are not ``nan``.
-
-    It is ``nan`` if there are none.
-    """
+    """Return the mean of the largest of the ``defined`` values that are not ``nan``."""
     known = values.masked_fill(values.isnan(), -torch.inf)
     return known.topk(top_count(top_k, defined)).values.mean()
 
@@ -106,10 +100,7 @@ def _top_mean(values: Tensor, defined: int, top_k: int | float) -> Tensor:
 def top_multiple(
     layers: list[Tensor], vectors: list[Tensor], top_k: int | float, report: Report
 ) -> Tensor:
-    """Return the mean of the largest multiple correlations, ``[len(layers), len(vectors)]``.
-
-    A neuron's multiple correlation is the norm of its projection on the vectors over its own norm.
-    """
+    """Return the mean of the largest multiple correlations, ``[len(layers), len(vectors)]``."""
     rows = []
     for i, layer in enumerate(layers):
         values = [torch.cat(parts) for parts in zip(*_multiple(layer, vectors), strict=True)]
@@ -120,10 +111,7 @@ def top_multiple(
 
 
 def _multiple(layer: Tensor, vectors: list[Tensor]) -> Iterator[list[Tensor]]:
-    """Yield, for some neurons at a time, their multiple correlation with each of the vectors.
-
-    It is ``nan`` for a neuron without variance.
-    """
+    """Yield, for some neurons at a time, their multiple correlation with each of the vectors."""
     for part in layer.split(max(_ENTRIES // len(layer), 1), dim=1):
         columns = centred(part)
         norms = torch.linalg.vector_norm(columns, dim=0)

@@ -44,14 +44,12 @@ def transport(
     report: Callable[[float], None],
     plans: Plans | None = None,
 ) -> Tensor:
-    """Return the grid of optimal transport; an empty ``y`` compares x with itself.
-
-    ``plans`` receives the plan ``[p, q]`` of each pair, if it is given.
-    """
+    """Return the grid of optimal transport; an empty ``y`` compares x with itself."""
     others = y or x
     grid = torch.full((len(x), len(others)), torch.nan, dtype=torch.float64, device=x[0].device)
     counts = neuron_counts(x + y, score)
     sizes = [counts[: len(x)], counts[len(x) :] if y else counts]
+    # Between equally many neurons the best plan is an assignment.
     for size in sorted(set(sizes[0]) & set(sizes[1]) - {0}):
         rows, columns = ([i for i, s in enumerate(side) if s == size] for side in sizes)
         of_size = [x[i] for i in rows], [y[j] for j in columns] if y else []
@@ -67,6 +65,7 @@ def transport(
         for i, row in zip(rows, values, strict=True):
             for j, value in zip(columns, row, strict=True):
                 grid[i, j] = value
+    # All other pairs, on the host; of X with itself, one of the two directions.
     pairs = [
         (i, j)
         for i, p in enumerate(sizes[0])

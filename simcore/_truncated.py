@@ -90,11 +90,7 @@ def _is_for_lanczos(layer: Tensor, cut: float | int | None) -> bool:
 
 
 def _components(layer: Tensor, cut: float | int, standardize: bool) -> Factored | None:
-    """Return the leading components of a layer, or None where they are not proven.
-
-    The eigenvectors of the smaller of ``Xc Xc'`` and ``Xc' Xc`` are found, as by
-    ``simcore::principal_components``.
-    """
+    """Return the leading components of a layer, or None where they are not proven."""
     n, p = layer.shape
     wanted = Wanted(cut, COVARIANCE_GIVES**2)
     if not _may_keep_few(layer, wanted, standardize):
@@ -121,10 +117,7 @@ def _components(layer: Tensor, cut: float | int, standardize: bool) -> Factored 
 
 
 def _columns(layer: Tensor, standardize: bool) -> Tensor:
-    """Return the centred columns, float64, of a layer of a narrower type.
-
-    No scaling is needed: float64 holds the squares of all float32 numbers.
-    """
+    """Return the centred columns, float64, of a layer of a narrower type."""
     x = centred(layer)
     if standardize:
         deviation = x.square().mean(0).sqrt()
@@ -133,10 +126,7 @@ def _columns(layer: Tensor, standardize: bool) -> Tensor:
 
 
 def _may_keep_few(layer: Tensor, wanted: Wanted, standardize: bool) -> bool:
-    """Whether a sample of the rows keeps few components, as a share of all rows then may.
-
-    The answer decides how long the layer takes, not what comes of it.
-    """
+    """Whether a sample of the rows keeps few components, as a share of all rows then may."""
     if wanted.share is None:
         return True
     sample = _columns(layer[:: max(1, len(layer) // SAMPLE)], standardize)

@@ -103,10 +103,7 @@ def orthonormal(
 def _factored(
     layers: Sequence[Tensor], bound: int, report: Callable[[float], None]
 ) -> dict[int, Factored]:
-    """Return the columns of the layers that are certainly independent, by the layers' numbers.
-
-    None are returned where ``bound`` has no room for all that may be.
-    """
+    """Return the columns of the layers that are certainly independent, by the layers' numbers."""
     tried = [i for i, layer in enumerate(layers) if is_for_whitening(layer)]
     shapes = [tuple(layers[i].shape) for i in tried]
     held = sum(4 * (n * p + p * p) for n, p in shapes)

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from simcore._grid.accuracy import computed_again
 from simcore._grid.basis import Basis as Basis
-from simcore._grid.basis import Truncation, per_layer_truncation, truncate_all, warn_unclear_cuts
+from simcore._grid.basis import Truncation, per_layer_truncation, warn_unclear_cuts
 from simcore._grid.inputs import Layers, on_host
 from simcore._grid.memory import memory_bound, require_memory
 from simcore._grid.one_operator import one_operator
@@ -159,6 +159,12 @@ def decompose(
         made = truncate_all(side.bases, cuts)
         new = [b for b, given in zip(made, side.bases, strict=True) if b is not given]
     return made, max(bound - sum(basis.nbytes for basis in new), 1)
+
+
+def truncate_all(bases: Sequence[Basis], cuts: Sequence[float | int | None]) -> list[Basis]:
+    """Return truncated bases; the spectra are read from their device at once."""
+    spectra = on_host([basis.spectrum for basis in bases])
+    return [b._truncated(cut, s) for b, cut, s in zip(bases, cuts, spectra, strict=True)]
 
 
 @contextmanager

@@ -8,12 +8,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from simcore._decomposed import (
-    decomposed_sides,
-    explained_sides,
-    holds_no_basis,
-    rotate,
-)
+from simcore._decomposed import decomposed_sides, explained_sides
 from simcore._grid.basis import Truncation
 from simcore._grid.derivative import with_gradients
 from simcore._grid.finish import as_given
@@ -25,7 +20,7 @@ from simcore._grid.side import LayersOrBases, read_sides
 from simcore._ops.hsic import hsic_terms
 from simcore._ops.nuclear_gradients import procrustes_gradients
 from simcore._ops.spectral import nuclear_norms
-from simcore._procrustes import procrustes_form
+from simcore._procrustes import holds_no_basis, procrustes_form
 from simcore._top import TopK, check_top_k, top_canonical
 from simcore._weights import weighted_grid
 
@@ -368,15 +363,13 @@ def procrustes_grid(
     True
     """
     check_choice(form, "form", Form)
-    given = read_sides(X, Y, "a basis", max_memory=max_memory, with_bases=True, differentiable=True)
-    rotated = rotate(given.detached(), progress=progress)
-    with progress_bar("procrustes_grid", progress):
-        grid, norm_x, norm_y = procrustes_form(form, rotated)
-    gradients = functools.partial(procrustes_gradients, len(given.x), form)
-    layers = given.layers
-    (grid,) = with_gradients("procrustes_grid", (grid,), layers, gradients)
+    sides = read_sides(X, Y, "a basis", max_memory=max_memory, with_bases=True, differentiable=True)
+    with torch.no_grad():
+        grid, norm_x, norm_y = procrustes_form(form, sides, progress)
+    gradients = functools.partial(procrustes_gradients, len(sides.x), form)
+    (grid,) = with_gradients("procrustes_grid", (grid,), sides.layers, gradients)
     if form != "similarity":
-        grid = rotated.sides.with_selves(grid, 0.0)
+        grid = sides.with_selves(grid, 0.0)
     if form == "size-and-shape":
-        return as_given(grid, rotated.sides.from_numpy)
-    return rotated.sides.finish(grid, "procrustes_grid", norm_x == 0, norm_y == 0)
+        return as_given(grid, sides.from_numpy)
+    return sides.finish(grid, "procrustes_grid", norm_x == 0, norm_y == 0)

@@ -23,6 +23,7 @@ from simcore._hsic import (
     hsic_terms,
 )
 from simcore._ops.hsic_plan import plan_hsic
+from simcore._ops.sampled_neurons import check_widths
 
 Form = Literal["similarity", "angular"]
 
@@ -206,6 +207,8 @@ def cka_grid(
     if angular and neurons != "all":
         raise ValueError(f"form: wanted 'similarity' for neurons={neurons!r}, got 'angular'")
     sides = options.read(X, Y, Gram)
+    if neurons != "all":
+        check_widths(sides, neurons)
     with progress_bar("cka_grid", progress):
         grid = cka(sides, options, angular)
     sides.warn_of_two_rows()

@@ -174,6 +174,7 @@ def knn_curve(
     check_neighbours(layers[0], "X[0]", k)
     sides.check_finite()
     count, sizes = _sizes(sides.n, queries, k, galleries)
+    # Galleries are nested: each is the first rows of one permutation.
     order = torch.from_numpy(np.random.default_rng(seed).permutation(sides.n)).to(sides.device)
     shape = (len(sizes), len(sides.x), len(layers) - first_y)
     values, errors = torch.empty(2, *shape, dtype=torch.float64, device=sides.device).unbind()
@@ -193,6 +194,7 @@ def knn_curve(
             for i, a in enumerate(lists[: len(sides.x)]):
                 for j, b in enumerate(lists[first_y:]):
                     values[place, i, j], errors[place, i, j] = _agreement(a, b, measure, size)
+    # Layers without distinct rows in a gallery have no value there.
     of_x, of_y = undefined[:, : len(sides.x)], undefined[:, first_y:]
     nowhere = of_x[:, :, None] | of_y[:, None]
     values, errors = (t.masked_fill_(nowhere, torch.nan) for t in (values, errors))

@@ -317,10 +317,7 @@ class _Laplacian:
 
 
 def _tridiagonal(matrix: Callable[[Tensor], Tensor], probes: Tensor) -> Tensor:
-    """Return the matrix in Krylov bases of the probes by Lanczos, ``[probes, steps, steps]``.
-
-    All vectors of a probe are orthogonalised against each other.
-    """
+    """Return the matrix in Krylov bases of the probes by Lanczos, ``[probes, steps, steps]``."""
     n, count = probes.shape
     steps = min(STEPS, n)
     basis = probes.new_zeros(steps, n, count)

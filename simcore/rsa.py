@@ -10,7 +10,7 @@ from torch import Tensor
 
 from simcore._grid.accuracy import TOLERANCE, computed_again, ranks_are_lost, within
 from simcore._grid.derivative import with_gradients
-from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_finite, check_finite_count
+from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_finite
 from simcore._grid.matrices import Rdm, holds
 from simcore._grid.memory import require_memory
 from simcore._grid.one_operator import one_operator
@@ -202,7 +202,6 @@ def _given(values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _computed(layer: Tensor, name: str, correlation: str) -> tuple[Tensor, Tensor, Tensor]:
     """Return the same as `_given` of a layer ``[n, p]``; for ranks, the rows' distances."""
     _check_columns(layer, name)
-    check_finite_count(layer.isfinite().sum(), layer.numel(), name)
     c, halves, rounding = composed_rows(layer, torch.float64)
     n, unit = len(layer), halves.mean()  # nan for a layer with a constant row
     values = dissimilarities(c, halves, n)

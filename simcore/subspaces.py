@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from simcore._column_spaces import column_spaces, compute_dtype, overlaps
-from simcore._decomposed import RotatedSides, decomposed_sides, rotated_sides
+from simcore._decomposed import decomposed_sides
 from simcore._grid.accuracy import OF_WHITENED, TOLERANCE, differences_lost, places_again, within
 from simcore._grid.basis import Basis, Columns, columns_of
 from simcore._grid.finish import warn_caller
@@ -22,6 +22,7 @@ from simcore._grid.progress import progress_bar
 from simcore._grid.rank import UNIT32
 from simcore._grid.side import LayersOrBases, Side, read_sides
 from simcore._ops.hsic import hsic_terms
+from simcore._procrustes import RotatedSides, rotated_sides
 from simcore._whitened import centred_columns, whitening_bytes
 from simcore.basis import decompose
 

@@ -162,6 +162,7 @@ def _rtd(
                 report((before + share) / len(drawn))
 
             values.append(_pairs(distances, sides, bars, workers, counted))
+    # Mean and standard error over the draws; a layer needs a value in each.
     every = torch.from_numpy(np.stack(values)).to(sides.device)
     defined = torch.from_numpy(np.all(known, axis=0)).to(sides.device)
     undefined_x, undefined_y = ~defined[: len(sides.x)], ~defined[sides.columns]

@@ -130,7 +130,8 @@ const simcore::Library operators(nullptr, [](const simcore::Library& m) {
 
   // Rows of x centred, of unit length, less their mean row: rows [n, p] in dtype (float32 or
   // float64); halves [n] half their squared lengths, nan for a constant row, whose entries are 0;
-  // rounding [] the variance that rounding of x gives the dissimilarities 1 - pearson. float64.
+  // rounding [], float64: the variance that the dissimilarities 1 - pearson would have if all of it
+  // came from rounding errors of x.
   // name is the name of x in the message about entries that are not finite.
   m.def(
       "standardised_rows(Tensor x, ScalarType dtype, str name=\"X[0]\") "

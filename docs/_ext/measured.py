@@ -240,17 +240,6 @@ TABLES = {
     "sweeps": lambda: quantities(
         "sweeps", {"quantity": "quantity", "value": "value", "unit": "unit"}
     ),
-    "offload": lambda: quantities(
-        "offload",
-        {
-            "job": "weights",
-            "weights_mb": "MB of weights",
-            "peak_mb": "MB at the peak",
-            "seconds": "s",
-            "read_s": "s to read the files",
-            "times_floor": "x reading",
-        },
-    ),
     "track": lambda: quantities(
         "track",
         {

@@ -15,7 +15,7 @@ import torch
 from matplotlib import pyplot as plt
 
 from simcore import cka_grid, record
-from simcore.align import align_pairs
+from simcore.align import Training, align_pairs
 from simlab import load_task
 from simlab.models.batches import batches
 from simlab.models.load import load_encoder, load_tokenizer
@@ -45,7 +45,9 @@ xs, ys = a.layers(), b.layers()
 
 errors = {
     "linear": align_pairs(xs, ys, "linear"),
-    "invertible network": align_pairs(xs, ys, "inn", n_blocks=1, hidden=32, max_epochs=4),
+    "invertible network": align_pairs(
+        xs, ys, "inn", n_blocks=1, hidden=32, training=Training(max_epochs=4)
+    ),
 }
 cka = cka_grid(xs, ys).diagonal()
 for name, results in errors.items():

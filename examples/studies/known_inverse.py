@@ -15,6 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -53,25 +54,30 @@ def untrained(x: torch.Tensor, seed: int) -> torch.Tensor:
     from simcore.align import METHODS as ALIGNERS
     from simcore.align import REN2023
 
-    drawn = {**REN2023["inn"], "max_steps": 1, "learning_rate": 1e-12}
-    return ALIGNERS["inn"](**drawn, seed=seed).fit(x, x).transform(x)
+    published = REN2023["inn"]
+    drawn = replace(published["training"], max_steps=1, learning_rate=1e-12, seed=seed)
+    return ALIGNERS["inn"](**{**published, "training": drawn}).fit(x, x).transform(x)
 
 
 def judged(method: str, x: torch.Tensor, y: torch.Tensor, seed: int) -> Iterator[ResultRow]:
     """Yield the errors of the tuned map from `y` to `x` on the second half of the rows."""
     from simcore.align import METHODS as ALIGNERS
+    from simcore.align import Aligner
     from simlab.experiments.options import SETTINGS as LISTS
-    from simlab.experiments.options import best_setting, third_split
+    from simlab.experiments.options import aligner_params, best_setting, third_split
 
     rows, validation = third_split(np.arange(ROWS), seed)
     seeded = {"seed": seed} if method == "inn" else {}
 
+    def made(setting: dict[str, object]) -> Aligner:
+        return ALIGNERS[method](**aligner_params(method, {**setting, **seeded}))
+
     def errors(setting: dict[str, object]) -> list[float]:
-        aligner = ALIGNERS[method](**setting, **seeded).fit(y[rows], x[rows])
+        aligner = made(setting).fit(y[rows], x[rows])
         return [aligner.errors(y[validation], x[validation]).relative]
 
     setting = best_setting(LISTS[method][:SETTINGS], errors)
-    aligner = ALIGNERS[method](**setting, **seeded).fit(y[:ROWS], x[:ROWS])
+    aligner = made(setting).fit(y[:ROWS], x[:ROWS])
     found = aligner.errors(y[ROWS:], x[ROWS:])
     options = {"method": method, "rows": HELDOUT, "tune": SETTINGS, CHOSEN: setting}
     for measure, value in ((MSE, found.mse), (RELATIVE, found.relative)):

@@ -16,7 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import torch
@@ -80,8 +80,9 @@ def known_map(folder: Path) -> list[dict[str, object]]:
     from simcore.align import REN2023
 
     fitted, judged = (_layers(folder / split / "ft-1") for split in ("train", "heldout"))
-    drawn = {**REN2023["inn"], "max_steps": 1, "learning_rate": 1e-12}
-    flow = ALIGNERS["inn"](**drawn, seed=1).fit(fitted[0], fitted[0])
+    published = REN2023["inn"]
+    drawn = replace(published["training"], max_steps=1, learning_rate=1e-12, seed=1)
+    flow = ALIGNERS["inn"](**{**published, "training": drawn}).fit(fitted[0], fitted[0])
     back, back_judged = (([flow.transform(x) for x in side], side) for side in (fitted, judged))
     return list(_errors(back, {"heldout": back_judged}))
 
@@ -110,7 +111,10 @@ def _kinds(layers: int) -> dict[str, dict[str, object]]:
     from simcore.align import REN2023
 
     published = {
-        f"{name}, ren2023": {**REN2023[name], "max_steps": STEPS * layers, "group": layers}
+        f"{name}, ren2023": {
+            **REN2023[name],
+            "training": replace(REN2023[name]["training"], max_steps=STEPS * layers, group=layers),
+        }
         for name in PUBLISHED
     }
     return {**{name: {} for name in METHODS}, **published}

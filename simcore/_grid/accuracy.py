@@ -115,10 +115,7 @@ def pairs_again(
     *,
     symmetric: bool = False,
 ) -> Tensor:
-    """Return the grid with the ``doubtful`` pairs computed from float64 copies of their layers.
-
-    ``compute(x, y)`` returns the grid of two lists of layers. The rest is as for `places_again`.
-    """
+    """Return the grid with the ``doubtful`` pairs computed from float64 copies of their layers."""
     x, y = sides.x.layers, sides.y.layers or sides.x.layers
 
     def of_places(rows: list[int], columns: list[int]) -> Tensor:
@@ -182,10 +179,7 @@ def differences_lost(values: Tensor, errors: Tensor) -> Tensor:
 
 
 def rows_are_hidden(squares: Tensor) -> Tensor:
-    """Whether sums over rows lose more than the contract allows of those beside the longest.
-
-    ``squares`` are the squared lengths of the centred rows.
-    """
+    """Whether sums over rows lose more than the contract allows of those beside the longest."""
     hidden = torch.where(squares < HIDDEN_ROW * squares.max(), squares, 0.0)
     return hidden.sum() > TOLERANCE / 4 * squares.sum()
 
@@ -269,11 +263,7 @@ def _squared_lengths(layer: Tensor) -> Tensor:
 
 
 def loses_distances(layer: Tensor) -> bool:
-    """Whether float32 loses the double-centred distances of a layer.
-
-    It does where few rows stand so far out that they have most of the variance, and where many
-    rows are nearly equal.
-    """
+    """Whether float32 loses the double-centred distances of a layer."""
     squares = _squared_lengths(layer)
     most = min(FAR_ROWS, len(layer) / 4)  # a single far row has a kurtosis of n
     far = len(layer) * squares.square().sum() > most * squares.sum().square()
@@ -315,10 +305,7 @@ def within(values: Tensor, lowest: float, highest: float, error: Tensor | float)
 def warn_tied_neighbours(
     function: str, named: Sequence[tuple[str, Tensor]], inside: bool = False
 ) -> None:
-    """Warn once of the layers of which a share of the rows, a number each, has equal distances.
-
-    They are equal at the k-th neighbour, or ``inside`` the list too.
-    """
+    """Warn once of the layers of which a share of the rows, a number each, has equal distances."""
     if not named:
         return
     # One synchronisation with the device for all layers.

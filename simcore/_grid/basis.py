@@ -236,12 +236,6 @@ def largest(basis: Basis) -> Tensor:
     return basis.spectrum[0] * 2.0**basis.exponent
 
 
-def truncate_all(bases: Sequence[Basis], cuts: Sequence[float | int | None]) -> list[Basis]:
-    """Return truncated bases; the spectra are read from their device at once."""
-    spectra = on_host([basis.spectrum for basis in bases])
-    return [b._truncated(cut, s) for b, cut, s in zip(bases, cuts, spectra, strict=True)]
-
-
 Basis.__module__ = "simcore.basis"  # the public module, which pickles refer to
 
 

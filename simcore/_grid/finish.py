@@ -46,10 +46,7 @@ def warn_undefined(
 def warn_left_out(
     function: str, what: str, labels: Sequence[str], counts: Tensor, wholes: Sequence[int]
 ) -> None:
-    """Warn once of the rows or neurons that are left out, in layers that have others.
-
-    ``counts`` ``[L]`` are their numbers, and ``wholes`` the numbers of all rows or neurons.
-    """
+    """Warn once of the rows or neurons that are left out, in layers that have others."""
     partly = [
         f"{count} of {label}"  # one synchronisation with the device for all layers
         for label, count, whole in zip(labels, counts.tolist(), wholes, strict=True)

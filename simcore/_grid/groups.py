@@ -9,10 +9,7 @@ Groups = Sequence[int] | np.ndarray | Tensor
 
 
 def group_numbers(groups: Groups | None, n: int, name: str = "groups") -> np.ndarray | None:
-    """Return the number of the group of every row, from 0 in the order of their first rows.
-
-    None stands for rows that are independent: there are no groups, or each has one row.
-    """
+    """Return the number of the group of every row, from 0 in the order of their first rows."""
     if groups is None:
         return None
     values = groups.detach().cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)

@@ -25,10 +25,7 @@ KNOWN_DEVICES = ("cpu", "cuda")
 
 
 def listed(layers: Any) -> Any:
-    """Return the values of a dictionary, or of any other iterable that is no array, as a list.
-
-    Sequences, and what is not iterable, are returned as they are.
-    """
+    """Return the values of a dictionary, or of any other iterable that is no array, as a list."""
     if layers is None or isinstance(layers, int | float | str):
         return layers
     if isinstance(layers, Mapping):
@@ -57,11 +54,7 @@ class NoLayersError(ValueError):
 
 
 def as_tensor(layer: object, name: str) -> Tensor:
-    """Return an array as a dense floating-point tensor that shares its memory.
-
-    An array is a torch tensor, a numpy array, what numpy makes an array of by ``__array__``, or
-    what torch makes a tensor of by ``__dlpack__``.
-    """
+    """Return an array as a dense floating-point tensor that shares its memory."""
     tensor = _view_as_tensor(layer, name)
     _refuse_nested(tensor, name)
     if not tensor.is_floating_point():
@@ -193,10 +186,7 @@ def check_rows(
 
 
 def row_blocks(layer: Tensor) -> tuple[Tensor, ...]:
-    """Split a layer into views of some rows each.
-
-    A temporary copy of one block is small compared with a layer.
-    """
+    """Split a layer into views of some rows each."""
     entries = BLOCK_ENTRIES if layer.device.type == "cpu" else DEVICE_BLOCK_ENTRIES
     return layer.split(max(1, entries // layer.shape[1]))
 
@@ -238,10 +228,7 @@ def check_finite(layers: Sequence[Tensor], name: str) -> None:
 
 
 def check_finite_count(finite: Tensor, total: int, name: str) -> None:
-    """Raise a ValueError unless all ``total`` entries are finite; ``finite`` is their number.
-
-    Where torch traces the program, the compiled code raises a RuntimeError when it runs.
-    """
+    """Raise a ValueError unless all ``total`` entries are finite; ``finite`` is their number."""
     if torch.compiler.is_compiling():
         torch._assert_async(finite == total, f"{name}: wanted finite values, got NaN or infinite")
     elif finite < total:

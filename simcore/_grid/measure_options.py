@@ -21,12 +21,7 @@ def check_measure_options(
     # Hands on keywords of its call as options, and has keywords of its own.
     caller: Callable[..., Any] | None = None,
 ) -> None:
-    """Raise unless a grid of simcore takes these options with these values.
-
-    Every grid checks its options before it reads its layers, so it is called without layers, of
-    which it complains last. Values that fit some layers alone, such as a number of neighbours above
-    the number of rows, pass.
-    """
+    """Raise unless a grid of simcore takes these options with these values."""
     fixed = function.keywords if isinstance(function, functools.partial) else ()
     parameters = {
         option: parameter

@@ -123,12 +123,14 @@ def one_operator(
             options = {option: listed(value) for option, value in kwargs.items()}
             given = [*zip(parameters, places, strict=False), *options.items()]
             tensors = list(named_tensors(given))
+            # Whether autograd follows the call, and the argument whose gradient it cannot give.
             follows, refused = _followed(tensors, derivative, places, options)
             if not torch.compiler.is_compiling() and not (tensors and is_faked(tensors[0][1])):
                 refuse_derivatives(label, tensors, backward=derivative is not never)
                 _warn_of_gradient(label, refused)
                 with nullcontext() if follows else torch.no_grad():
                     return exact(*places, **options)
+            # Operators take tensors, numbers and strings alone: the rest of a call travels as text.
             held: list[Tensor] = []
             named = zip(parameters, places, strict=False)
             values = ", ".join([_described(v, k, held) for k, v in named])
@@ -294,11 +296,7 @@ def named_tensors(arguments: Iterable[tuple[str, object]]) -> Iterator[tuple[str
 
 
 def _described(value: Any, name: str, held: list[Tensor]) -> str:
-    """Return ``value`` as a Python literal, with the places of its tensors in ``held``.
-
-    The tensors are appended to ``held``. torch.compile may treat numbers as variables; ``index``
-    and ``hex`` fix their present values.
-    """
+    """Return ``value`` as a Python literal, with the places of its tensors in ``held``."""
     if isinstance(value, Tensor):
         held.append(value)
         return f"('tensor', {len(held) - 1})"
@@ -366,10 +364,7 @@ def _tensors_of(result: Any) -> list[Tensor]:
 
 
 def _owned(outputs: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:
-    """Return contiguous outputs that share no memory with each other or with an input.
-
-    torch asks this of an operator.
-    """
+    """Return contiguous outputs that share no memory with each other or with an input."""
     taken = {tensor.untyped_storage().data_ptr() for tensor in inputs}
     owned = []
     for output in outputs:

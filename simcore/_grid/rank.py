@@ -116,11 +116,7 @@ def column_squares(
 
 
 def entry_thresholds(vt: Tensor, squares: Tensor, unit: Tensor) -> Tensor:
-    """Return the singular values ``[k]`` below which components are the rounding of entries.
-
-    ``vt`` holds their right vectors, ``squares`` is from `column_squares`, and ``unit`` from
-    `rounding_unit`.
-    """
+    """Return the singular values ``[k]`` below which components are the rounding of entries."""
     weights = vt.double().square()  # [k, p]
     # The vector of a vanishing value need not have length 1.
     lengths = weights.sum(1).clamp(min=torch.finfo(torch.float64).tiny)
@@ -136,10 +132,7 @@ def floor(n: int, p: int, unit: Tensor) -> Tensor:
 def component_thresholds(
     layer: Tensor, s: Tensor, vt: Tensor, unit: Tensor, standardize: bool = False
 ) -> Tensor:
-    """Return the singular values ``[k]`` below which components are rounding alone.
-
-    ``s`` and ``vt`` decompose the whole layer.
-    """
+    """Return the singular values ``[k]`` below which components are rounding alone."""
     largest = torch.where(s[:1] > 0, s[:1], 1.0)  # squares stay in range
     centred = (s / largest).square() @ vt.double().square()  # [p]
     squares = column_squares(layer, centred, largest, standardize)

@@ -87,10 +87,7 @@ def in_range(
 
 
 def exponents_to_remove(magnitudes: Tensor) -> Tensor:
-    """Return the exponents that bring float64 magnitudes near 1; 0 where squares are in range.
-
-    The host does not wait for the device, unlike with `in_range`.
-    """
+    """Return the exponents that bring float64 magnitudes near 1; 0 where squares are in range."""
     exponents = torch.frexp(magnitudes).exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)
     return torch.where(exponents.abs() <= ORDINARY_EXPONENT, 0, exponents)
 
@@ -101,10 +98,7 @@ def near_one(magnitude: float) -> int:
 
 
 def _sizes(layer: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the largest difference and the largest magnitude of every column.
-
-    Differences are at most the largest number of float64.
-    """
+    """Return the largest difference and the largest magnitude of every column."""
     low, high = torch.aminmax(layer.detach(), dim=0)
     largest = torch.finfo(layer.dtype).max
     return (high - low).clamp(max=largest), torch.maximum(low.abs(), high.abs())

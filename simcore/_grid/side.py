@@ -177,10 +177,7 @@ class Sides:
         undefined_y: Tensor,
         why: str = "no variance",
     ) -> Array:
-        """Warn of undefined layers and return the grid with ``nan`` in their rows and columns.
-
-        The grid is a numpy array if all layers came as numpy arrays.
-        """
+        """Warn of undefined layers and return the grid with ``nan`` in their rows and columns."""
         warn_undefined(function, undefined_x, None if self.same else undefined_y, why)
         return as_given(masked(grid, undefined_x, undefined_y), self.from_numpy)
 
@@ -245,8 +242,8 @@ def read_sides(
     least_rows: int = LEAST_ROWS["variance"],
     max_memory: int | None = None,  # the option of the grid; default a quarter of the free memory
     differentiable: bool = False,  # whether layers keep their graph of derivatives, or are detached
-    # Whether bases may stand for layers. Layers are then checked for NaN and infinity here, because
-    # they are decomposed before an operator could check them; in other grids operators check.
+    # Whether bases may stand for layers. Layers are then checked for NaN and infinity here, as they
+    # are beside matrices, because no operator sees them first; in other grids operators check.
     with_bases: bool = False,
     with_neighbours: bool = False,  # whether neighbours may stand for layers
     # Matrices over examples that may stand for layers. All then have to fit into `max_memory`.
@@ -264,10 +261,10 @@ def read_sides(
             check_alike(layer, f"{side.name}[{i}]", first, f"{names[0]}[0]")
     check_device(first, f"{names[0]}[0]")
     check_rows(first, f"{names[0]}[0]", least_rows, purpose)
-    for side in (side_x, side_y):
-        if with_bases and side.bases is None:
-            check_finite(side.layers, side.name)
     sides = Sides(side_x, side_y, bound)
+    for side in (side_x, side_y):
+        if (with_bases and side.bases is None) or sides.matrices:
+            check_finite(side.layers, side.name)
     if sides.matrices:
         count = len(sides.matrices)  # of all layers, one by one and then together
         needed = 8 * sides.n**2 * (2 * count + BESIDE)

@@ -81,10 +81,7 @@ def operators_of(family: str) -> list[str]:
 
 
 def setting() -> str:
-    """Return the value of ``SIMCORE_KERNELS``.
-
-    Its values are "auto", "on" and "off"; any other raises a ValueError.
-    """
+    """Return the value of ``SIMCORE_KERNELS``."""
     value = os.environ.get(VARIABLE, "auto")
     if value not in SETTINGS:
         raise ValueError(f"{VARIABLE}: wanted 'auto', 'on' or 'off', got {value!r}")
@@ -115,11 +112,7 @@ def is_capturing() -> bool:
 
 
 def takes_kernel(name: str, device: torch.device) -> bool:
-    """Return whether a call on ``device`` takes the kernel of an operator.
-
-    Raise a RuntimeError if ``SIMCORE_KERNELS`` is ``on`` and this build has no kernels, or if a
-    CUDA graph is captured before the kernel was checked, which needs a process of its own.
-    """
+    """Return whether a call on ``device`` takes the kernel of an operator."""
     chosen = setting()
     if launcher(name) is None:
         if chosen == "on":

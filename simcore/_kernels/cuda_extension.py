@@ -21,10 +21,7 @@ BESIDE, WHEEL = "simcore", "simcore_cuda"  # packages
 
 
 def load_kernels() -> Path | None:
-    """Load the CUDA kernels; without any return None, and with ones that do not fit warn, too.
-
-    simcore computes without them: torch's operations take their place.
-    """
+    """Load the CUDA kernels; without any return None, and with ones that do not fit warn, too."""
     if PURE:  # the kernels need the library of operators
         return None
     name, file = BESIDE, _library_in([Path(__file__).parents[1]])

@@ -73,6 +73,7 @@ def operator_rows(device: torch.device, check: bool) -> list[dict[str, Any]]:
     """Return a dictionary for each operator with a kernel; see `examine`."""
     built = [name for name in choice.KERNELS if choice.launcher(name) is not None]
     checks: dict[str, verdicts.Verdict | None] = {}
+    # Families are checked as wholes, each in a process of its own.
     for family in {choice.KERNELS[name].family: None for name in built}:
         names = choice.operators_of(family)
         checks[family] = (

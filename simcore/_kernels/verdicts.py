@@ -120,10 +120,7 @@ def path_of(family: str, device: torch.device) -> Path:
 
 
 def known(family: str, device: torch.device) -> Verdict | None:
-    """Return the verdict that this process or the cache has; None where nothing was checked.
-
-    A failure is warned of once in a process.
-    """
+    """Return the verdict that this process or the cache has; None where nothing was checked."""
     key = family, str(device)
     if key not in _known:
         verdict = _read(path_of(family, device))
@@ -134,10 +131,7 @@ def known(family: str, device: torch.device) -> Verdict | None:
 
 
 def ask(family: str, device: torch.device, names: list[str], timed: bool = False) -> Verdict:
-    """Run the self-check of a family, whose operators are ``names``, and keep what it finds.
-
-    Where the check itself could not run, the composed forms are used until the process ends.
-    """
+    """Run the self-check of a family, whose operators are ``names``, and keep what it finds."""
     verdict = _run(family, device, names, timed)
     if verdict.final:
         _write(path_of(family, device), {"of": device_key(device), "rows": verdict.rows})

@@ -12,7 +12,8 @@ from typing import Any
 
 # Objects that a measure compares.
 LAYERS, ATTENTION, PREDICTIONS = "layers", "attention", "predictions"
-# What permutations of the rows of Y reorder in place of layers, so that it is computed once.
+# The object that a permutation test reorders instead of the layer itself: it is computed once,
+# before the permutations.
 BASES, BASES_OF_Y = "bases", "bases of Y alone"
 NEIGHBOURS, LARGEST_PRODUCTS = "neighbours", "neighbours by inner products"
 
@@ -56,7 +57,7 @@ class Measure:
     # Whether values depend on which rows of two layers belong together: if not, no permutation test
     # is possible.
     paired: bool = True
-    precomputed: str = ""  # what permutations reorder in place of layers
+    precomputed: str = ""  # the object that permutations reorder, of those above
     operators: tuple[str, ...] = ()  # called on a CUDA device with the defaults
     # Changes of a layer that leave the value as it is, in the words of the pages of the measures; a
     # change contains the changes of `CONTAINS`.

@@ -23,16 +23,16 @@ CUT = 4  # eps: directions of smaller singular values, over the largest, are rou
 def _near_one(layer: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the layer times the power of two that brings its largest entry near 1."""
     wide = layer.double()
-    exponent = torch.frexp(wide.abs().max()).exponent.clamp(-1000, 1000)
+    exponent = torch.frexp(wide.abs().max()).exponent.clamp(-1000, 1000)  # []
     return torch.ldexp(wide, -exponent).to(dtype)
 
 
 def _units(layer: Tensor, dtype: torch.dtype) -> Tensor:
     """Return the rows at unit length; rows of zeros stay zeros."""
     wide = layer.to(dtype)
-    largest = wide.abs().amax(1, keepdim=True)
+    largest = wide.abs().amax(1, keepdim=True)  # [n, 1]
     near_one = wide / torch.where(largest > 0, largest, 1.0)
-    length = torch.linalg.vector_norm(near_one, dim=1, keepdim=True)
+    length = torch.linalg.vector_norm(near_one, dim=1, keepdim=True)  # [n, 1]
     return near_one / torch.where(length > 0, length, 1.0)
 
 
@@ -43,7 +43,7 @@ def _side(layers: Sequence[Tensor], dtype: torch.dtype) -> _Side:
 
     def stack(members: list[int]) -> _Stack:
         values = torch.stack([_near_one(layers[i], dtype) for i in members])  # [B, n, p]
-        units = torch.stack([_units(layers[i], dtype) for i in members])
+        units = torch.stack([_units(layers[i], dtype) for i in members])  # [B, n, p]
         return _Stack(torch.tensor(members, device=device), values, units)
 
     return _Side(widths, [2 * n * width * dtype.itemsize for width in widths], stack)
@@ -63,20 +63,20 @@ def _along(products: Tensor, turned: Tensor) -> tuple[Tensor, Tensor]:
         left = u.mT
     else:
         wide = products.double()
-        left = eigh(wide @ wide.mT)[1].mT
-        vt = left @ wide
-        s = torch.linalg.vector_norm(vt, dim=2)
+        left = eigh(wide @ wide.mT)[1].mT  # [B, p, p]
+        vt = left @ wide  # [B, p, q]
+        s = torch.linalg.vector_norm(vt, dim=2)  # [B, p]
         vt = vt / torch.where(s > 0, s, 1.0)[:, :, None]
-    largest = s.amax(1, keepdim=True)
+    largest = s.amax(1, keepdim=True)  # [B, 1]
     eps = torch.finfo(products.dtype).eps
-    moved = left @ turned.to(vt.dtype)
-    small = (s <= RESOLVED * largest).to(s.dtype)
+    moved = left @ turned.to(vt.dtype)  # [B, p, q]
+    small = (s <= RESOLVED * largest).to(s.dtype)  # [B, p]
     least, both = (eps * largest)[:, :, None], s[:, :, None] + s[:, None, :]
     shares = torch.where(both > least, least / torch.where(both > least, both, 1.0), 1.0)
-    block = (moved @ vt.mT) * small[:, :, None] * small[:, None, :]
-    errors = torch.linalg.vector_norm(block * shares, dim=(1, 2))
-    along, kept = (moved * vt).sum(2), s > CUT * eps * largest
-    return (along * kept).sum(1), errors + (along.abs() * ~kept).sum(1)
+    block = (moved @ vt.mT) * small[:, :, None] * small[:, None, :]  # [B, p, p]
+    errors = torch.linalg.vector_norm(block * shares, dim=(1, 2))  # [B]
+    along, kept = (moved * vt).sum(2), s > CUT * eps * largest  # [B, p] each
+    return (along * kept).sum(1), errors + (along.abs() * ~kept).sum(1)  # [B] each
 
 
 def aligned_cosines(
@@ -95,17 +95,17 @@ def aligned_cosines(
         unit_a = _Stack(a.members, a.extra, a.extra)
         unit_b = unit_a if a is b else _Stack(b.members, b.extra, b.extra)
         both = zip(_products(a, b, most), _products(unit_a, unit_b, most), strict=True)
-        counts = a.extra.any(2).double() @ b.extra.any(2).double().mT
+        counts = a.extra.any(2).double() @ b.extra.any(2).double().mT  # [Ba, Bb], rows in common
         for (rows, columns, products), (_, _, turned) in both:
             of_pairs = counts[rows, columns]
-            along, moved = _along(products, turned)
+            along, moved = _along(products, turned)  # [pairs] each
             values = (along / of_pairs).clamp(-1.0, 1.0)  # nan: no common row
             for out, found in ((grid, values), (errors, moved / of_pairs)):
                 out[a.members[rows], b.members[columns]] = found
                 if not y:
                     out[b.members[columns], a.members[rows]] = found
     if not y:
-        some = torch.stack([layer.any() for layer in x])
+        some = torch.stack([layer.any() for layer in x])  # [L]
         grid.diagonal().copy_(torch.where(some, 1.0, torch.nan))
         errors.diagonal().zero_()
     return grid, errors

@@ -46,11 +46,11 @@ class _Problem:
         rows = torch.cat([layer[sentence][:, tile].double() for layer in self.layers])
         if self.causal:
             rows = rows.tril(tile.start)
-            total = rows.sum(-1, keepdim=True)
+            total = rows.sum(-1, keepdim=True)  # [H, rows, 1]
             rows = torch.where(total > 0, rows / total, 0.0)
         if self.measure == "pearson":
             rows = rows - rows.mean(-1, keepdim=True)
-            length = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)
+            length = torch.linalg.vector_norm(rows, dim=-1, keepdim=True)  # [H, rows, 1]
             rows = torch.where(length > CONSTANT_ROW, rows / length, 0.0)
         return rows
 
@@ -70,7 +70,7 @@ def _sentences(layer: Sequence[Tensor], words: Sequence[int]) -> list[Tensor]:
     """Return views ``[H, t, t]`` of one layer's sentences."""
     if layer[0].ndim != 4:
         return list(layer)
-    (batch,) = layer
+    (batch,) = layer  # [S, H, T, T]
     if len(batch) != len(words):
         raise ValueError(f"wanted shape [{len(words)}, H, T, T], got {tuple(batch.shape)}")
     return [sentence[:, :t, :t] for sentence, t in zip(batch, words, strict=True)]
@@ -119,7 +119,7 @@ def _counts(layer: list[Tensor], measure: str, causal: bool) -> Tensor:
 def _checked(problem: _Problem) -> Tensor:
     """Return the rows of each layer that do not sum to 1, on the host; refuse what has no value."""
     every = [_counts(layer, problem.measure, problem.causal) for layer in problem.layers]
-    counts = torch.stack(every).cpu()
+    counts = torch.stack(every).cpu()  # [layers, 3]
     for name, layer, (bad, negative, _) in zip(
         problem.names, problem.layers, counts.tolist(), strict=True
     ):
@@ -148,7 +148,7 @@ def _joined(problem: _Problem, room: int) -> Iterator[Tensor]:
     most = max(1, room // (8 * COPIES * sum(problem.heads)))
     entries = 0
     for sentence, tile in _chunks(problem, room):
-        part = problem.rows(sentence, tile).flatten(1)
+        part = problem.rows(sentence, tile).flatten(1)  # [H, rows * t]
         if parts and entries + part.shape[1] > most:
             yield torch.cat(parts, 1)
             parts, entries = [], 0
@@ -170,17 +170,17 @@ def _add_entropies(
     most = max(((a.stop - a.start) * (b.stop - b.start) for a, b in pairs), default=1)
     together = max(1, min(ROUNDED_TOGETHER, room // (8 * 3 * most)))
     for tile in tiles(rows.shape[1], together):
-        part = rows[:, tile]
-        own += _negative_entropies(part)
+        part = rows[:, tile]  # [H, entries]
+        own += _negative_entropies(part)  # [H]
         for a, b in pairs:
-            mean = (part[a, None] + part[None, b]).mul_(0.5)
-            mixed[a, b] += _negative_entropies(mean)
+            mean = (part[a, None] + part[None, b]).mul_(0.5)  # [Ha, Hb, entries]
+            mixed[a, b] += _negative_entropies(mean)  # [Ha, Hb]
 
 
 def _similarities(problem: _Problem, pairs: list[tuple[slice, slice]], room: int) -> Tensor:
     """Return the similarities of the heads of some pairs of layers, ``[H, H]``; others are nan."""
     heads, device = sum(problem.heads), problem.layers[0][0].device
-    sums = torch.zeros(heads, heads, dtype=torch.float64, device=device)
+    sums = torch.zeros(heads, heads, dtype=torch.float64, device=device)  # [H, H]
     words, sentences = sum(problem.words), len(problem.words)
     if problem.measure == "pearson":
         for rows in _joined(problem, room):
@@ -192,15 +192,15 @@ def _similarities(problem: _Problem, pairs: list[tuple[slice, slice]], room: int
             if tile.start == 0:
                 sums += squares.sqrt_()
                 squares.zero_()
-            rows = problem.rows(sentence, tile).flatten(1)
+            rows = problem.rows(sentence, tile).flatten(1)  # [H, rows * t]
             exact = "donot_use_mm_for_euclid_dist"
             squares += torch.cdist(rows, rows, compute_mode=exact).square_()
         return 1 - (sums + squares.sqrt_()) / sentences
-    own = sums.new_zeros(heads)
+    own = sums.new_zeros(heads)  # [H]
     wide = any(layer[0].dtype == torch.float64 for layer in problem.layers)
     for rows in _joined(problem, room):
         _add_entropies(rows if wide else rows.float(), pairs, own, sums, room)
-    divergences = (own[:, None] + own) / 2 - sums
+    divergences = (own[:, None] + own) / 2 - sums  # [H, H]
     return 1 - divergences.clamp_(min=0) / words
 
 
@@ -224,13 +224,13 @@ def attention_similarity(
     bound = memory_bound(max_memory, x[0])
     require_memory(of_pairs + 2 * of_row, bound, "one row of every head")
     room = min((bound - of_pairs) // 2, max(MOST_BYTES, of_row))
-    similarities = _similarities(problem, pairs, room)
+    similarities = _similarities(problem, pairs, room)  # [H, H]
     grid = similarities.new_ones(len(left), len(right))
     for row, a in enumerate(left):
         for column, b in enumerate(right):
             if not y and row == column and measure != "pearson":
                 continue
             turned = not y and column < row and measure == "js"
-            of_pair = similarities[b, a].T if turned else similarities[a, b]
-            grid[row, column] = of_pair.amax(1).mean()
+            of_pair = similarities[b, a].T if turned else similarities[a, b]  # [Ha, Hb]
+            grid[row, column] = of_pair.amax(1).mean()  # []
     return grid, rows_off

@@ -60,10 +60,7 @@ class _FullFloat32:
 
 
 def _leave_older_interface() -> Callable[[], None] | None:
-    """Choose full float32 through the older interface, if it holds another choice.
-
-    Return the function that restores the choice, or None if there is none to restore.
-    """
+    """Choose full float32 through the older interface, if it holds another choice."""
     matmul = PRODUCTS[0]
     try:
         chosen = torch.get_float32_matmul_precision()
@@ -86,10 +83,7 @@ _full = _FullFloat32()
 
 @contextmanager
 def full_float32() -> Iterator[None]:
-    """Compute float32 products in full float32, whatever precision the program has chosen.
-
-    The whole process computes so until the block ends: torch has no such setting for one thread.
-    """
+    """Compute float32 products in full float32, whatever precision the program has chosen."""
     _full.hold()
     try:
         yield
@@ -117,8 +111,8 @@ def in_full_float32(function: Callable[..., object]) -> Callable[..., object]:
 
 def centred_columns(layer: Tensor) -> tuple[Tensor, Tensor]:
     """Return centred float64 columns, scaled to entries near 1, and the power of two divided by."""
-    columns = centred(layer)
-    largest = torch.maximum(columns.amax(), -columns.amin())
+    columns = centred(layer)  # [n, p]
+    largest = torch.maximum(columns.amax(), -columns.amin())  # []
     exponent = torch.frexp(torch.where(largest > 0, largest, 1.0)).exponent
     power = torch.ldexp(torch.ones_like(largest), exponent)
     return columns.div_(power), power

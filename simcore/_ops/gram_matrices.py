@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import check_finite_count
 from simcore._grid.side import Sides
 
 ROUNDING = 16 * torch.finfo(torch.float64).eps  # of an entry, relative to the largest
@@ -27,7 +26,7 @@ def terms_of_matrices(sides: Sides, estimator: str, scaled: bool) -> tuple[Tenso
         *(centred_gram(gram, estimator) for gram in grams_of(sides)), strict=True
     )
     flat = torch.stack(centred).flatten(1)  # [L, n * n]
-    hsic = flat @ flat.T / (n * (n - 3.0) if estimator == "unbiased" else (n - 1.0) ** 2)
+    hsic = flat @ flat.T / (n * (n - 3.0) if estimator == "unbiased" else (n - 1.0) ** 2)  # [L, L]
     if not scaled:
         hsic = hsic * torch.stack(largest)[:, None] * torch.stack(largest)
     rows, columns = slice(len(sides.x)), sides.columns
@@ -36,14 +35,13 @@ def terms_of_matrices(sides: Sides, estimator: str, scaled: bool) -> tuple[Tenso
 
 def grams_of(sides: Sides) -> Iterator[Tensor]:
     """Yield a Gram matrix ``[n, n]`` of each layer, float64."""
-    for name, layer in zip(sides.labels, sides.matrices, strict=True):
+    for layer in sides.matrices:
         if not isinstance(layer, Tensor):
             yield layer.values
             continue
-        check_finite_count(layer.isfinite().sum(), layer.numel(), name)
         wide = layer.double()
         centred = wide - wide.mean(0)
-        yield centred @ centred.T
+        yield centred @ centred.T  # [n, n]
 
 
 def centred_gram(gram: Tensor, estimator: str) -> tuple[Tensor, Tensor]:
@@ -52,16 +50,16 @@ def centred_gram(gram: Tensor, estimator: str) -> tuple[Tensor, Tensor]:
     The sums of products of two such matrices are their HSIC, up to a factor.
     """
     n = len(gram)
-    largest = gram.abs().max().clamp(min=torch.finfo(torch.float64).tiny)
+    largest = gram.abs().max().clamp(min=torch.finfo(torch.float64).tiny)  # []
     scaled = gram / largest
     if estimator == "unbiased":
         scaled = scaled.fill_diagonal_(0.0)
-        sums = scaled.sum(0)
-        total = sums.sum() / ((n - 1.0) * (n - 2.0))
+        sums = scaled.sum(0)  # [n]
+        total = sums.sum() / ((n - 1.0) * (n - 2.0))  # []
         centred = scaled - (sums / (n - 2.0))[:, None] - sums / (n - 2.0) + total
         centred.fill_diagonal_(0.0)
     else:
-        means = scaled.mean(0)
+        means = scaled.mean(0)  # [n]
         centred = scaled - means[:, None] - means + means.mean()
     varies = torch.linalg.vector_norm(centred) > ROUNDING * n
     return torch.where(varies, centred, 0.0), largest

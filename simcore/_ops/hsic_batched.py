@@ -29,11 +29,7 @@ def _slabs(n: int, bytes_of_row: int) -> Iterator[slice]:
 def permuted_gram_products(
     x: Tensor, y: Tensor, rows: Tensor, weights: Tensor | None = None
 ) -> Tensor:
-    """Compute ``simcore::permuted_gram_products``, one draw after another.
-
-    A product adds the entries of one row of a Gram matrix in its dtype; sums over rows are float64,
-    as on the CPU.
-    """
+    """Compute ``simcore::permuted_gram_products``, one draw after another."""
     n, item = len(x), x.element_size()
     entries = n * y.shape[2] + x.shape[2] * y.shape[2]
     out = x.new_zeros((len(rows), x.shape[2], y.shape[2]), dtype=torch.float64)

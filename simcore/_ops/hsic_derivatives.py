@@ -147,10 +147,7 @@ def _gradients(
     estimator: str,
     blocks: Blocks | None = None,
 ) -> list[Tensor]:
-    """Return the gradients of ``sum_ab weights[a, b] / 2 * HSIC(a, b)`` by ``wanted`` layers.
-
-    The kernel is the linear one.
-    """
+    """Return the gradients of ``sum_ab weights[a, b] / 2 * HSIC(a, b)`` by ``wanted`` layers."""
     hsic = LinearHsic(layers, estimator == "unbiased", blocks)
     count = len(layers)
     return [

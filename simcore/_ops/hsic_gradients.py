@@ -73,7 +73,7 @@ class LinearHsic:
         layer, width = self.layers[a], self.widths[a]
         chosen = list(members)
         # Of the size of the gradient, whatever the scales of the layers are.
-        in_units = weights[chosen] * self.units[chosen].square() * self.units[a]
+        in_units = weights[chosen] * self.units[chosen].square() * self.units[a]  # [members]
         scaled = (2 / self.norm * in_units).to(self.dtype)
         if len(self.rows) == 1 and self.columns >= width:
             return next(self._blocks(a, scaled, members, slice(0, width))).to(layer.dtype)
@@ -88,8 +88,8 @@ class LinearHsic:
     def slopes(self, tangents: Sequence[Tensor | None]) -> Tensor:
         """Return ``<G_ab, tangents[a]>`` of all pairs, float64 ``[L, L]``; None means zeros."""
         members = tuple(range(len(self.layers)))
-        z = self._side_by_side(self.rows[0], members)
-        parts = z.split(self.widths, dim=1)
+        z = self._side_by_side(self.rows[0], members)  # [n, sum of p]
+        parts = z.split(self.widths, dim=1)  # [n, p] each
         slopes = []
         for x, tangent in zip(parts, tangents, strict=True):
             if tangent is None:
@@ -102,7 +102,7 @@ class LinearHsic:
             if self.unbiased:
                 slope = slope + (x * dx).sum(1).double() @ self._row_weights(z, members).double()
             slopes.append(2 / self.norm * slope)
-        return torch.stack(slopes) * self.units[:, None] * self.units.square()
+        return torch.stack(slopes) * self.units[:, None] * self.units.square()  # [L, L]
 
     def _sum(self, of_rows: Callable[[slice], Tensor]) -> Tensor:
         return reduce(torch.add, map(of_rows, self.rows))
@@ -110,25 +110,30 @@ class LinearHsic:
     def _blocks(
         self, a: int, scaled: Tensor, members: tuple[int, ...], columns: slice
     ) -> Iterator[Tensor]:
-        """Yield some columns of `gradient`, one block of rows after another."""
+        """Yield some columns of `gradient`, one block of rows after another.
+
+        With ``Z`` the rows of all members side by side and ``w`` their weights, the columns are
+        ``Z diag(w) Z' Z_a + diag(r w) Z_a``, less the mean over the rows of the second term.
+        """
         before = sum(self.widths[b] for b in itertools.takewhile(lambda b: b != a, members))
         own = slice(before + columns.start, before + columns.stop)
 
         def products(rows: slice) -> Tensor:
             z = self._side_by_side(rows, members)
-            return z.T @ z[:, own]
+            return z.T @ z[:, own]  # [sum of p, columns]
 
         def diagonal_terms(rows: slice) -> Tensor:
             z = self._side_by_side(rows, members)
-            return (self._row_weights(z, members) @ scaled)[:, None] * z[:, own]
+            return (self._row_weights(z, members) @ scaled)[:, None] * z[:, own]  # [rows, columns]
 
         widths = [self.widths[b] for b in members]
         owners = [weight.expand(width) for weight, width in zip(scaled, widths, strict=True)]
-        product = torch.cat(owners)[:, None] * self._sum(products)
+        # diag(w) Z' Z_a: the weight of a member stands at each of its columns.
+        product = torch.cat(owners)[:, None] * self._sum(products)  # [sum of p, columns]
         if self.unbiased:
-            shift = self._sum(lambda rows: diagonal_terms(rows).sum(0)) / self.n
+            shift = self._sum(lambda rows: diagonal_terms(rows).sum(0)) / self.n  # [columns]
         for rows in self.rows:
-            gradient = self._side_by_side(rows, members) @ product
+            gradient = self._side_by_side(rows, members) @ product  # [rows, columns]
             if self.unbiased:
                 gradient = gradient + diagonal_terms(rows) - shift
             yield gradient
@@ -146,7 +151,7 @@ class LinearHsic:
         def trace(b: int) -> Tensor:
             return self._sum(lambda rows: self._centred(b, rows).square().sum())
 
-        return torch.stack([trace(b) for b in range(len(self.layers))])
+        return torch.stack([trace(b) for b in range(len(self.layers))])  # [L]
 
     def _centred(self, b: int, rows: slice) -> Tensor:
         """Return centred rows in the unit of the layer."""
@@ -155,7 +160,7 @@ class LinearHsic:
     def _side_by_side(self, rows: slice, members: tuple[int, ...]) -> Tensor:
         """Return centred rows of some layers side by side, and keep them for the next call."""
         if self._last is None or self._last[0] != (rows, members):
-            block = torch.cat([self._centred(b, rows) for b in members], dim=1)
+            block = torch.cat([self._centred(b, rows) for b in members], dim=1)  # [rows, sum of p]
             self._last = ((rows, members), block)
         return self._last[1]
 
@@ -167,7 +172,7 @@ def _column_sums(layer: Tensor) -> Callable[[slice], Tensor]:
 
 def _spread(layer: Tensor) -> Tensor:
     """Return the largest difference within a column, float64."""
-    low, high = torch.aminmax(layer.detach(), dim=0)
+    low, high = torch.aminmax(layer.detach(), dim=0)  # [p] each
     return (high.double() - low.double()).max()
 
 

@@ -54,7 +54,7 @@ class KernelHsic:
         left = limit - 4 * 8 * self.n * widest  # a layer in float64, and what makes it
         self.step = max(1, min(self.n, left // (8 * self.n * (len(layers) + TEMPORARIES))))
         self.rbf, self.bandwidth = kernel == "rbf", bandwidth
-        none = layers[0].new_zeros(len(layers), dtype=torch.float64)
+        none = layers[0].new_zeros(len(layers), dtype=torch.float64)  # [L]
         self.medians = _medians(layers) if self.rbf else none
         # Without a width there is no kernel: the weights of such a layer are 0.
         self.defined = (self.medians > 0) & self.medians.isfinite()
@@ -67,19 +67,19 @@ class KernelHsic:
             for a, (layer, want) in enumerate(zip(self.layers, wanted, strict=True))
             if want
         }
-        by_median = torch.zeros_like(self.medians)
+        by_median = torch.zeros_like(self.medians)  # [L]
         n = self.n
         weights = weights / (n * (n - 3.0) if self.unbiased else (n - 1.0) ** 2)
-        row_terms, constants = self._terms_of_sums(weights)
+        row_terms, constants = self._terms_of_sums(weights)  # [L, n], [L]
         for rows in self._row_blocks():
             blocks = torch.stack([self._kernel(b, rows) for b in range(len(self.layers))])
             for a, gradient in by_layer.items():
-                g = torch.tensordot(weights[a], blocks, dims=1)
-                g -= row_terms[a][rows, None] + row_terms[a]
+                g = torch.tensordot(weights[a], blocks, dims=1)  # [rows, n]
+                g -= row_terms[a][rows, None] + row_terms[a]  # [rows, 1] + [n]
                 g += constants[a]
                 if self.rbf:
                     by_median[a] -= (g * torch.xlogy(blocks[a], blocks[a])).sum()
-                gradient[rows] = self._by_rows(a, rows, g, blocks[a])
+                gradient[rows] = self._by_rows(a, rows, g, blocks[a])  # [rows, p]
         if self.rbf:
             by_median *= self.bandwidth**2 / self.squared_widths
             for a, gradient in by_layer.items():
@@ -104,9 +104,9 @@ class KernelHsic:
 
     def _squared_distances(self, b: int, rows: slice) -> Tensor:
         """Return ``[rows, n]`` squared distances, exactly 0 on the diagonal."""
-        x = centred(self.layers[b])
-        squares = x.square().sum(1)
-        lengths = squares[rows, None] + squares
+        x = centred(self.layers[b])  # [n, p]
+        squares = x.square().sum(1)  # [n]
+        lengths = squares[rows, None] + squares  # [rows, n]
         distances = torch.addmm(lengths, x[rows], x.T, alpha=-2)
         distances.masked_fill_(distances <= NEAREST * lengths, 0.0)
         distances.diagonal(rows.start).zero_()
@@ -117,7 +117,7 @@ class KernelHsic:
         distances = self._squared_distances(b, rows)
         if not self.rbf:
             return distances.sqrt_()
-        kernel = distances.div_(-2 * self.squared_widths[b]).exp_()
+        kernel = distances.div_(-2 * self.squared_widths[b]).exp_()  # [rows, n]
         if self.unbiased:
             kernel.diagonal(rows.start).zero_()
         return kernel * self.defined[b]
@@ -130,19 +130,19 @@ class KernelHsic:
             apart = kernel > 0
             by_distances = torch.where(apart, g / (2 * torch.where(apart, kernel, 1.0)), 0.0)
         by_distances.diagonal(rows.start).zero_()
-        x = centred(self.layers[a])
+        x = centred(self.layers[a])  # [n, p]
         return 4 * (by_distances.sum(1, keepdim=True) * x[rows] - by_distances @ x)
 
     def _add_median(self, a: int, gradient: Tensor, by_median: Tensor) -> None:
         """Add ``by_median`` times the derivative of the median to the rows that it depends on."""
         stride = math.ceil(self.n / MEDIAN_ROWS)
-        x = centred(self.layers[a])[::stride]
+        x = centred(self.layers[a])[::stride]  # [sampled, p]
         for middle, share in _middle_distances(x, self.medians[a], self.step):
             moves, count = torch.zeros_like(x), x.new_zeros(())
             for start, distances in _off_diagonal(x, self.step):
-                tied = ((distances - middle).abs() <= TIE * middle).double()
+                tied = ((distances - middle).abs() <= TIE * middle).double()  # [rows, sampled]
                 rows = slice(start, start + len(tied))
-                moves[rows] = tied.sum(1, keepdim=True) * x[rows] - tied @ x
+                moves[rows] = tied.sum(1, keepdim=True) * x[rows] - tied @ x  # [rows, p]
                 count += tied.sum()
             gradient[::stride] += 4 * by_median * share / count.clamp(min=1) * moves
 
@@ -154,7 +154,7 @@ def _medians(layers: Sequence[Tensor]) -> Tensor:
 
 def _off_diagonal(x: Tensor, step: int) -> Iterator[tuple[int, Tensor]]:
     """Yield the first row of a block, and its squared distances, infinite on the diagonal."""
-    squares = x.square().sum(1)
+    squares = x.square().sum(1)  # [n]
     for start in range(0, len(x), step):
         block = slice(start, start + step)
         distances = torch.addmm(squares[block, None] + squares, x[block], x.T, alpha=-2)

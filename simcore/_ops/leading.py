@@ -37,10 +37,7 @@ CONVERGED = 1e-3  # residual over value, for a bound on the work that is ahead
 
 @dataclass(frozen=True)
 class Wanted:
-    """The components to keep: a count, or a share of the sum of all eigenvalues that count.
-
-    An eigenvalue counts if it is above ``least`` times the largest.
-    """
+    """The components to keep: a count, or a share of the sum of all eigenvalues that count."""
 
     cut: float | int
     least: float
@@ -79,7 +76,7 @@ class _Ritz:
     coordinates: Tensor  # [j, j]
 
     def next_below(self, k: int) -> float:
-        """Return what the eigenvalue after the first k should lie below."""
+        """Return the bound of the eigenvalue after the first k: Ritz value plus residual."""
         return float(self.values[k] + self.residuals[k])
 
     def gap(self, k: int) -> float:
@@ -97,8 +94,8 @@ class _Space:
         self.matrix, self.columns = matrix, 0
         self.most = int(len(matrix) * MOST_COLUMNS) // BLOCK * BLOCK
         self.generator = torch.Generator().manual_seed(0)
-        self.vectors = matrix.new_empty(self.most + BLOCK, len(matrix))
-        self.projected = matrix.new_zeros(self.most, self.most)
+        self.vectors = matrix.new_empty(self.most + BLOCK, len(matrix))  # [most + BLOCK, m]
+        self.projected = matrix.new_zeros(self.most, self.most)  # [most, most]
         self.vectors[:BLOCK] = torch.linalg.qr(self._random().mT)[0].mT
 
     def _random(self) -> Tensor:
@@ -109,8 +106,8 @@ class _Space:
     def grow(self) -> None:
         """Add a block of columns."""
         old, self.columns = self.columns, self.columns + BLOCK
-        basis = self.vectors[: self.columns]
-        product = basis[old:] @ self.matrix
+        basis = self.vectors[: self.columns]  # [columns, m]
+        product = basis[old:] @ self.matrix  # [BLOCK, m]
         shares = self._project(product, basis)
         shares += self._project(product, basis)
         self.projected[old : self.columns, : self.columns] = shares
@@ -125,14 +122,14 @@ class _Space:
     @staticmethod
     def _project(rows: Tensor, basis: Tensor) -> Tensor:
         """Take the share of the basis from the rows, in place, and return its coordinates."""
-        shares = rows @ basis.mT
+        shares = rows @ basis.mT  # [rows, columns]
         rows.addmm_(shares, basis, alpha=-1)
         return shares
 
     def ritz(self) -> _Ritz:
         values, coordinates = torch.linalg.eigh(self.projected[: self.columns, : self.columns])
-        coordinates = coordinates.flip(1)
-        residuals = torch.linalg.vector_norm(self.beyond @ coordinates[-BLOCK:], dim=0)
+        coordinates = coordinates.flip(1)  # [j, j], as the values descend
+        residuals = torch.linalg.vector_norm(self.beyond @ coordinates[-BLOCK:], dim=0)  # [j]
         return _Ritz(values.flip(0).cpu(), residuals.cpu(), coordinates)
 
 
@@ -169,7 +166,7 @@ def leading_eigenvectors(matrix: Tensor, wanted: Wanted) -> tuple[Tensor, Tensor
         k, spectrum = _kept(matrix, wanted, ritz, most, total, allowed)
         if k is None or not _is_near(ritz, k):
             return None
-        vectors = space.vectors[: space.columns].mT @ ritz.coordinates[:, :k]
+        vectors = space.vectors[: space.columns].mT @ ritz.coordinates[:, :k]  # [m, k]
         error = _proven_error(matrix, ritz, vectors, spectrum)
         if error is not None and error <= allowed:
             return ritz.values[:k].to(matrix.device), vectors
@@ -196,20 +193,17 @@ def _is_near(ritz: _Ritz, k: int) -> bool:
 def _proven_error(
     matrix: Tensor, ritz: _Ritz, vectors: Tensor, spectrum: Tensor | None
 ) -> float | None:
-    """Return ``||R||_F`` of Ritz pairs that span the leading eigenvectors to the bound.
-
-    `spectrum` has all eigenvalues, ascending, where they are known.
-    """
+    """Return ``||R||_F`` of Ritz pairs that span the leading eigenvectors to the bound."""
     k = vectors.shape[1]
-    values = ritz.values[:k].to(matrix.device)
+    values = ritz.values[:k].to(matrix.device)  # [k]
     ceiling = (float(values[-1]) + ritz.next_below(k)) / 2
-    scaled = vectors * values
+    scaled = vectors * values  # [m, k]
     error = float(torch.linalg.vector_norm(matrix @ vectors - scaled))
     if error > _most_error(float(values[0]), float(values[-1]) - ceiling, k):
         return None
     if spectrum is not None:
         return error if spectrum[-k - 1] < ceiling else None
-    rest = torch.addmm(matrix, scaled, vectors.mT, beta=-1)
+    rest = torch.addmm(matrix, scaled, vectors.mT, beta=-1)  # [m, m]
     rest.diagonal().add_(ceiling)
     return None if int(torch.linalg.cholesky_ex(rest)[1]) else error
 
@@ -251,7 +245,7 @@ def _uncounted(
     most = total - float(counted.sum())
     yield 0.0, min(most, top * (len(matrix) - len(counted))), None
     yield 0.0, min(most, top * _below(matrix, top)), None
-    spectrum = torch.linalg.eigvalsh(matrix).clamp(min=0)
+    spectrum = torch.linalg.eigvalsh(matrix).clamp(min=0)  # [m], ascending
     low, high = (float(spectrum[spectrum < edge].sum()) for edge in (bottom, top))
     yield low, high, spectrum
 

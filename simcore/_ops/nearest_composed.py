@@ -50,19 +50,19 @@ class Rows:
 
     def distances(self, places: slice | Tensor) -> Tensor:
         """Return the distances by which all rows are ordered for these rows, ``[rows, n]``."""
-        chosen = self.values[places]
+        chosen = self.values[places]  # [rows, p]
         if self.metric == "inner":
             return -(chosen @ self.values.T)
         mode = "donot_use_mm_for_euclid_dist"
-        squares = torch.cdist(chosen, self.values, compute_mode=mode).square()
+        squares = torch.cdist(chosen, self.values, compute_mode=mode).square()  # [rows, n]
         return self._finished(squares, self.squares[places][:, None], self.squares)
 
     def distances_to(self, places: slice | Tensor, others: Tensor) -> Tensor:
         """Return the distances of these rows to ``others`` ``[rows, m]``, exact."""
-        own, rows = self.values[places][:, None], self.values[others]
+        own, rows = self.values[places][:, None], self.values[others]  # [rows, 1, p], [rows, m, p]
         if self.metric == "inner":
             return -torch.bmm(rows, own.mT).squeeze(2)
-        squares = rows.sub_(own).square_().sum(2)
+        squares = rows.sub_(own).square_().sum(2)  # [rows, m]
         return self._finished(squares, self.squares[places][:, None], self.squares[others])
 
     def _finished(self, squares: Tensor, own: Tensor, others: Tensor) -> Tensor:
@@ -73,10 +73,7 @@ class Rows:
         return torch.where((own == 0) | (others == 0), 1.0, half)
 
     def rounding(self, distance: Tensor, own: Tensor, others: Tensor) -> Tensor:
-        """Return the difference up to which a distance counts as equal to another.
-
-        ``own`` and ``others`` are the squared lengths of the two rows.
-        """
+        """Return the difference up to which a distance counts as equal to another."""
         if self.metric == "inner":
             return self.units * (own * others).sqrt()
         return self.units * (distance + distance.sqrt() if self.metric == "cosine" else distance)
@@ -103,16 +100,16 @@ def read_rows(layer: Tensor, metric: str) -> Rows:
     if metric == "cosine":
         if layer.dtype == torch.float64:
             u = torch.ldexp(u, -exponents_to_remove(u.abs().amax(1, keepdim=True)))
-        square = _squares(u)[:, None]
+        square = _squares(u)[:, None]  # [n, 1]
         u *= torch.where(square > 0, square.rsqrt(), 0.0)
-        squares = (square > 0).double().flatten()
+        squares = (square > 0).double().flatten()  # [n]
         least = LEAST_TURN * torch.finfo(layer.dtype).eps * u[0].abs().max()
     else:
         if layer.dtype == torch.float64:
             exponent = exponents_to_remove(u.abs().max())
             u = torch.ldexp(u, -exponent)
-        squares = _squares(u)
-    farthest = torch.maximum(u.amax(0) - u[0], u[0] - u.amin(0)).max()
+        squares = _squares(u)  # [n]
+    farthest = torch.maximum(u.amax(0) - u[0], u[0] - u.amin(0)).max()  # []
     return Rows(u, squares, exponent, farthest > least, metric)
 
 
@@ -132,9 +129,9 @@ class _Keys:
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
         self.factors: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
-        mean = rows.values.mean(0)
+        mean = rows.values.mean(0)  # [p]
         self.centred = rows.values - mean
-        squares = _squares(self.centred)
+        squares = _squares(self.centred)  # [n]
         self.lengths = squares.sqrt()
         if rows.metric == "inner":
             self.bias = -(self.centred @ mean)
@@ -148,17 +145,14 @@ class _Keys:
         if dtype not in self.factors:
             self.factors[dtype] = self.bias.to(dtype), self.centred.to(dtype)
         bias, centred = self.factors[dtype]
-        keys = torch.addmm(bias, centred[places], centred.T, alpha=-1)
+        keys = torch.addmm(bias, centred[places], centred.T, alpha=-1)  # [rows, n]
         if isinstance(places, slice):
             keys.diagonal(places.start).fill_(torch.inf)
             return keys
         return keys.scatter_(1, places[:, None], torch.inf)
 
     def slack(self, tile: slice | Tensor, kth: Tensor) -> Tensor:
-        """Return how far beyond the k-th smallest key a row may have one of the k nearest.
-
-        Keys have the precision of ``kth``.
-        """
+        """Return how far beyond the k-th smallest key a row may have one of the k nearest."""
         eps = torch.finfo(kth.dtype).eps
         safety = SAFETY if kth.dtype == torch.float64 else 1  # `size` is ample: 4 sqrt(p)
         kth = kth.double()
@@ -183,9 +177,9 @@ def _nearest(d: Tensor, index: Tensor, equal: Tensor, n: int, k: int) -> tuple[T
     Sorted distances that differ by at most ``equal`` from the one before them form a group, in
     which the lower number comes first.
     """
-    ordered, places = d.sort(1)
+    ordered, places = d.sort(1)  # [rows, m] each
     numbers = index.gather(1, places)
-    steps = ordered.diff() > equal.gather(1, places)[:, 1:]
+    steps = ordered.diff() > equal.gather(1, places)[:, 1:]  # [rows, m - 1]
     groups = torch.zeros_like(numbers)
     groups[:, 1:] = steps.cumsum(1)
     keys, order = (groups * n + numbers).topk(k, 1, largest=False, sorted=True)
@@ -232,9 +226,9 @@ def _by_order_of_keys(
     """Return the rows of the k smallest keys, and for which places rounding may change them."""
     of_places = keys.of(places, dtype)
     most = min(of_places.shape[1] - 1, k + 1)
-    nearest, numbers = of_places.topk(most, 1, largest=False, sorted=True)
-    slack = keys.slack(places, nearest[:, k - 1])
-    unsure = (nearest.diff(dim=1) <= slack[:, None]).any(1)
+    nearest, numbers = of_places.topk(most, 1, largest=False, sorted=True)  # [rows, most] each
+    slack = keys.slack(places, nearest[:, k - 1])  # [rows]
+    unsure = (nearest.diff(dim=1) <= slack[:, None]).any(1)  # [rows]
     return numbers[:, :k], unsure.nonzero().flatten()
 
 
@@ -243,10 +237,10 @@ def _among_candidates(keys: _Keys, places: slice | Tensor, k: int) -> tuple[Tens
     rows, of_places = keys.rows, keys.of(places)
     n = of_places.shape[1]
     most = min(n - 1, k + SPARE)
-    nearest, index = of_places.topk(most, 1, largest=False, sorted=True)
-    limit = nearest[:, k - 1] + keys.slack(places, nearest[:, k - 1])
-    crowded = (of_places <= limit[:, None]).sum(1) > most
-    d = rows.distances_to(places, index)
+    nearest, index = of_places.topk(most, 1, largest=False, sorted=True)  # [rows, most] each
+    limit = nearest[:, k - 1] + keys.slack(places, nearest[:, k - 1])  # [rows]
+    crowded = (of_places <= limit[:, None]).sum(1) > most  # [rows]
+    d = rows.distances_to(places, index)  # [rows, most]
     equal = rows.rounding(d, rows.squares[places][:, None], rows.squares[index])
     return *_nearest(d, index, equal, n, k), crowded
 
@@ -254,7 +248,7 @@ def _among_candidates(keys: _Keys, places: slice | Tensor, k: int) -> tuple[Tens
 def _by_distances(rows: Rows, places: Tensor, k: int) -> tuple[Tensor, Tensor]:
     """Return the k nearest rows of the rows ``places``, from all distances in float64."""
     n = len(rows.values)
-    d = rows.distances(places)
+    d = rows.distances(places)  # [rows, n]
     equal = rows.rounding(d, rows.squares[places][:, None], rows.squares.expand_as(d))
     d.scatter_(1, places[:, None], torch.inf)
     index = torch.arange(n, device=d.device).expand_as(d)
@@ -288,7 +282,7 @@ def nearest_of_first(
         index[part], distances = _by_distances(rows, part, sought)
         last[part] = distances[:, k - 1 :]
     equal = rows.rounding(last[:, -1], rows.squares[:count], rows.squares[index[:, -1]])
-    tied = (last.diff(dim=1).abs() <= equal[:, None]).any(1) & rows.defined
+    tied = (last.diff(dim=1).abs() <= equal[:, None]).any(1) & rows.defined  # [count]
     return index[:, :k].masked_fill(~rows.defined, -1), tied.double().mean()
 
 
@@ -334,7 +328,7 @@ def nearest_rows(
             index[place].index_copy_(0, part, numbers.int())
             if with_values:
                 values[place].index_copy_(0, part, rows.values_of(distances))
-    known = torch.stack(defined)
+    known = torch.stack(defined)  # [L]
     index.masked_fill_(~known[:, None, None], -1)
     if with_values:
         values.masked_fill_(~known[:, None, None], torch.nan)

@@ -67,12 +67,12 @@ def list_similarity(x: Tensor, y: Tensor, measure: str, max_memory: int) -> Tens
     grid = torch.zeros((count, across), dtype=torch.float64, device=x.device)
     agreement = _AGREEMENTS[measure]
     for tile in reported(tiles(n, rows)):
-        own, others = _by_rows(x, tile), _by_rows(other, tile)
+        own, others = _by_rows(x, tile), _by_rows(other, tile)  # [rows, L, k] each
         for a in range(count):
             first = a + 1 if same else 0
             if first < across:
-                places = _places(own[:, a], others[:, first:], n)
-                grid[a, first:] += agreement(places).sum(0)
+                places = _places(own[:, a], others[:, first:], n)  # [rows, others, k]
+                grid[a, first:] += agreement(places).sum(0)  # [others]
     grid = grid / n
     return _masked(_mirrored(grid, 1.0) if same else grid, x, other)
 
@@ -82,7 +82,7 @@ def _mutual(places: Tensor) -> Tensor:
 
 
 def _jaccard(places: Tensor) -> Tensor:
-    common = (places > 0).sum(2).double()
+    common = (places > 0).sum(2).double()  # [rows, L]
     return common / (2 * places.shape[2] - common)
 
 
@@ -90,7 +90,7 @@ def _rank(places: Tensor) -> Tensor:
     k = places.shape[2]
     other = torch.arange(1, k + 1, dtype=torch.float64, device=places.device)
     is_shared = places > 0
-    ranks = places.double()
+    ranks = places.double()  # [rows, L, k]
     terms = 2 / ((1 + (ranks - other).abs()) * (ranks + other))
     harmonic = torch.cat([other.new_ones(1), other.reciprocal().cumsum(0)])  # no common: 0 / 1
     return torch.where(is_shared, terms, 0.0).sum(2) / harmonic[is_shared.sum(2)]
@@ -127,7 +127,7 @@ def _members(layers: Sequence[Rows], lists: Tensor, tile: slice) -> _Members:
     if count * k < n:
         members = lists.flatten(1)  # [rows, L * k]
         places = torch.arange(count * k, device=lists.device).view(1, count, k)
-        distances = [layer.distances_to(tile, members) for layer in layers]
+        distances = [layer.distances_to(tile, members) for layer in layers]  # [rows, members] each
         return _Members(torch.stack(distances, 1), places.expand(rows, -1, -1))
     return _Members(torch.stack([layer.distances(tile) for layer in layers], 1), lists)
 
@@ -147,13 +147,13 @@ def second_order_similarity(
     layers = [read_rows(layer, "cosine") for layer in (*x, *y)]
     grid = torch.zeros((of_x, count - first_y), dtype=torch.float64, device=index.device)
     for tile in reported(tiles(n, rows)):
-        lists = _by_rows(index, tile)
+        lists = _by_rows(index, tile)  # [rows, L, k]
         of_layers = _members(layers, lists, tile)
         for a in range(of_x):
             others = slice(a + 1 if same else first_y, count)
             if others.start < count:
                 fresh = _places(lists[:, a], lists[:, others], n) == 0
-                values = _cosines(of_layers, a, others, fresh)
+                values = _cosines(of_layers, a, others, fresh)  # [rows, others]
                 grid[a, others.start - first_y :] += values.sum(0)
     grid = grid / n
     return _masked(_mirrored(grid, 1.0) if same else grid, index_x, index[first_y:])
@@ -171,7 +171,7 @@ def _cosines(members: _Members, a: int, others: slice, fresh: Tensor) -> Tensor:
     # Both vectors over the neighbours in layer a, and over those in the other layer alone.
     first = torch.cat([members.at(one, places).expand_as(own), own * fresh], 2)
     second = torch.cat([members.at(others, places), theirs * fresh], 2)
-    squares_a, squares_b = first.square().sum(2), second.square().sum(2)
+    squares_a, squares_b = first.square().sum(2), second.square().sum(2)  # [rows, others] each
     zero = (squares_a == 0) | (squares_b == 0)
     cosine = (first * second).sum(2) / (squares_a * squares_b).sqrt()
     return torch.where(zero, (squares_a == squares_b).double(), cosine.clamp(max=1.0))
@@ -197,12 +197,12 @@ def _edges(index: Tensor, values: Tensor, own: Tensor, biased: bool, rows: int) 
     index, values = index.long().clamp(min=0), values.clone()
     if biased:
         itself = torch.arange(n, device=index.device)
-        last, least = index[:, :, -1], values[:, :, -1]
+        last, least = index[:, :, -1], values[:, :, -1]  # [L, n] each
         equal = EQUAL * own  # a copy of the row: two sums of the same terms
         nearer = (own > least + equal) | ((own >= least - equal) & (itself < last))
         index[:, :, -1] = torch.where(nearer, itself, last)
         values[:, :, -1] = torch.where(nearer, own, least)
-    largest = values.abs().amax((1, 2), keepdim=True)
+    largest = values.abs().amax((1, 2), keepdim=True)  # [L, 1, 1]
     usable = (largest > 0) & largest.isfinite()
     exponent = torch.frexp(torch.where(usable, largest, 1.0)).exponent
     values = torch.ldexp(values, -exponent.clamp(-1000, 1000))
@@ -210,8 +210,8 @@ def _edges(index: Tensor, values: Tensor, own: Tensor, biased: bool, rows: int) 
     mutual = torch.empty(index.shape, dtype=torch.bool, device=index.device)
     for lists, out in zip(index, mutual, strict=True):
         for tile in tiles(n, rows):
-            row = torch.arange(tile.start, tile.stop, device=index.device)
-            out[tile] = (lists[lists[tile]] == row[:, None, None]).any(2)
+            row = torch.arange(tile.start, tile.stop, device=index.device)  # [rows]
+            out[tile] = (lists[lists[tile]] == row[:, None, None]).any(2)  # [rows, k]
     return _Edges(index, values - mean, mean.flatten(), mutual)
 
 
@@ -240,7 +240,7 @@ def cknna_terms(
         for others in tiles(across, together):
             if same and others.stop <= a:
                 continue
-            there, back = _hsic(x, a, y, others, biased, rows)
+            there, back = _hsic(x, a, y, others, biased, rows)  # [others] each
             grid[a, others] = there
             if same:
                 later = slice(max(others.start, a), others.stop)
@@ -268,14 +268,14 @@ def _hsic(
     hence exact, and the entries of A' and B' are small where inner products hardly differ.
     """
     n = x.index.shape[1]
-    index = y.index[others]
+    index = y.index[others]  # [others, n, k]
     places = torch.empty(index.shape, dtype=torch.int64, device=index.device)
     for tile in tiles(n, rows):
-        lists = index[:, tile].transpose(0, 1)
+        lists = index[:, tile].transpose(0, 1)  # [rows, others, k]
         places[:, tile] = _places(x.index[a, tile], lists, n).transpose(0, 1)
     common = places > 0
     places.sub_(1).clamp_(min=0)
-    own = x.values[a].expand_as(index).gather(2, places)
+    own = x.values[a].expand_as(index).gather(2, places)  # [others, n, k]
     both = common & y.mutual[others] & x.mutual[a].expand_as(index).gather(2, places)
     m = common.double()
     values = {"m": m, "a": own * m, "b": y.values[others] * m}
@@ -283,9 +283,9 @@ def _hsic(
         name: _Part(v, v.sum(2), v.sum((1, 2)), (v * both).sum((1, 2)))
         for name, v in values.items()
     }
-    trace_ab = (values["a"] * values["b"] * both).sum((1, 2))
+    trace_ab = (values["a"] * values["b"] * both).sum((1, 2))  # [others]
     neighbour = index.flatten(1)  # [rows, L * k]
-    mean_a, mean_b = x.mean[a], y.mean[others]
+    mean_a, mean_b = x.mean[a], y.mean[others]  # [], [others]
 
     def hsic(back: bool) -> Tensor:
         def term(one: str, other: str, trace: Tensor) -> Tensor:
@@ -325,8 +325,8 @@ def _estimate(
     """
 
     def product(one: _Part, other: _Part) -> Tensor:
-        at_columns = other.rows.gather(1, neighbour).view_as(one.entries)
-        return (one.entries * at_columns).sum((1, 2))
+        at_columns = other.rows.gather(1, neighbour).view_as(one.entries)  # [pairs, n, k]
+        return (one.entries * at_columns).sum((1, 2))  # [pairs]
 
     if biased:
         crossed = (product(a, b) + product(b, a)) / 2

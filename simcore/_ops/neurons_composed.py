@@ -37,14 +37,14 @@ class _Neurons:
 def _read(layer: Tensor, dtype: torch.dtype, correlates: bool) -> _Neurons:
     centred, power = centred_columns(layer)
     if not correlates:
-        means = (layer.double() / power).mean(0)
+        means = (layer.double() / power).mean(0)  # [p]
         some = torch.ones_like(means, dtype=torch.bool)
         return _Neurons(centred.to(dtype), some, means)
     # A column may be far smaller than the largest one.
-    largest = centred.abs().amax(0)
+    largest = centred.abs().amax(0)  # [p]
     some = largest > 0
     near_one = centred / torch.where(some, largest, 1.0)
-    length = torch.linalg.vector_norm(near_one, dim=0)
+    length = torch.linalg.vector_norm(near_one, dim=0)  # [p]
     units = near_one / torch.where(some, length, 1.0)
     return _Neurons(units.to(dtype), some, torch.zeros_like(largest))
 
@@ -55,7 +55,7 @@ def _gains(x: _Neurons, y: _Neurons, correlates: bool) -> Tensor:
     A product is ``n m_i m'_j`` more than the product of the centred neurons, m the means. A term
     that depends on a neuron of the narrower layer alone changes no assignment and is left out.
     """
-    products = x.values.T @ y.values
+    products = x.values.T @ y.values  # [p, q]
     if correlates:
         return products.clamp_(-1.0, 1.0)
     n, (p, q) = len(x.values), products.shape
@@ -66,16 +66,16 @@ def _gains(x: _Neurons, y: _Neurons, correlates: bool) -> Tensor:
 
 def _best(gains: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
     """Return the mean of both directions' means of the largest gain, float64."""
-    both = rows[:, None] & columns
+    both = rows[:, None] & columns  # [p, q]
     known = gains.masked_fill(~both, -torch.inf)
-    of_rows = known.amax(1).double().masked_fill(~rows, 0.0).sum() / rows.sum()
+    of_rows = known.amax(1).double().masked_fill(~rows, 0.0).sum() / rows.sum()  # []
     of_columns = known.amax(0).double().masked_fill(~columns, 0.0).sum() / columns.sum()
     return (of_rows + of_columns) / 2
 
 
 @dataclass(frozen=True)
 class _Layers:
-    """The layers of a call as distances see them: as they are, but for powers of two."""
+    """Layers for distances: not centred, and float64 ones divided by powers of two."""
 
     layers: list[Tensor]
     exponents: list[Tensor]  # 0, or what brings a float64 layer near 1
@@ -104,19 +104,19 @@ class _Layers:
         norms = [self.norms[i] if angular else None for i in (a, b)]
         # Neurons of a go to the places of their partners; those without one to places of their own.
         p, q = x.shape[1], y.shape[1]
-        own = torch.arange(q, q + p, device=x.device)
+        own = torch.arange(q, q + p, device=x.device)  # [p]
         places = torch.where(partner < 0, own, partner)
         squares = []
         for tile in tiles(len(x), rows):
             parts = []
             for layer, scale, norm in zip((x, y), scales, norms, strict=True):
-                part = torch.ldexp(layer[tile].double(), -scale)
+                part = torch.ldexp(layer[tile].double(), -scale)  # [rows, p or q]
                 parts.append(part if norm is None else part / norm)
-            moved = parts[0].new_zeros(len(parts[0]), q + p)
+            moved = parts[0].new_zeros(len(parts[0]), q + p)  # [rows, q + p]
             moved.index_copy_(1, places, parts[0])
             moved[:, :q].sub_(parts[1])
-            squares.append(moved.square_().sum())
-        length = torch.stack(squares).sum().sqrt()
+            squares.append(moved.square_().sum())  # []
+        length = torch.stack(squares).sum().sqrt()  # []
         if angular:
             return 2 * (length / 2).clamp(max=1.0).asin()
         return torch.ldexp(length, largest)
@@ -132,10 +132,7 @@ def match_neurons(
 def assigned_neurons(
     x: Sequence[Tensor], y: Sequence[Tensor], score: str, max_memory: int
 ) -> tuple[Tensor, list[list[Tensor]]]:
-    """Return the grid of the matching ``one-to-one`` and the assignments that it is of.
-
-    An assignment ``[p]``, int64, has the partner in the other layer of every neuron, -1 for none.
-    """
+    """Return the grid of the matching ``one-to-one`` and the assignments that it is of."""
     partners: dict[tuple[int, int], Tensor] = {}
     with torch.no_grad(), full_float32():
         grid = _match(x, y, "one-to-one", score, max_memory, partners)
@@ -184,7 +181,7 @@ def _match(
     pairs = [(a, b) for a in range(len(x)) for b in range(a + 1 if same else 0, columns)]
     for start in reported(range(0, len(pairs), together)):
         part = [(a, first_y + b) for a, b in pairs[start : start + together]]
-        gains = [_gains(neurons[a], neurons[b], correlates) for a, b in part]
+        gains = [_gains(neurons[a], neurons[b], correlates) for a, b in part]  # [p, q] each
         if matching == "best":
             values = [
                 _best(g, neurons[a].takes_part, neurons[b].takes_part)
@@ -206,7 +203,7 @@ def _match(
         grid.fill_diagonal_(1.0 if correlates else 0.0)
         if partners is not None:
             partners |= {(a, a): _itself(layer.takes_part) for a, layer in enumerate(neurons)}
-    undefined = _undefined(neurons, scaled, score)
+    undefined = _undefined(neurons, scaled, score)  # [L]
     return grid.masked_fill(undefined[: len(x), None] | undefined[first_y:], torch.nan)
 
 
@@ -219,8 +216,8 @@ def _itself(takes_part: Tensor) -> Tensor:
 def _undefined(neurons: Sequence[_Neurons], scaled: _Layers | None, score: str) -> Tensor:
     """Return the layers without a value: without variance, or of zeros for angles."""
     if scaled is None:
-        return torch.stack([~layer.takes_part.any() for layer in neurons])
-    zero = torch.stack(scaled.norms) == 0
+        return torch.stack([~layer.takes_part.any() for layer in neurons])  # [L]
+    zero = torch.stack(scaled.norms) == 0  # [L]
     return zero if score == "angular" else torch.zeros_like(zero)
 
 
@@ -234,23 +231,23 @@ def _assigned(
 ) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield value and partners of each pair, given the gains of all; the host assigns neurons."""
     widest = max(layer.values.shape[1] for layer in neurons)
-    flags = gains[0].new_zeros((len(neurons), widest), dtype=torch.bool)
+    flags = gains[0].new_zeros((len(neurons), widest), dtype=torch.bool)  # [L, widest]
     for of_layer, layer in zip(flags, neurons, strict=True):
         of_layer[: len(layer.takes_part)] = layer.takes_part
-    matrices = gains[0].new_zeros((len(gains), widest, widest))
+    matrices = gains[0].new_zeros((len(gains), widest, widest))  # [pairs, widest, widest]
     for matrix, gain in zip(matrices, gains, strict=True):
         matrix[: gain.shape[0], : gain.shape[1]] = gain
     of_rows, of_columns = zip(*pairs, strict=True)
     on_cpu = flags.cpu()
     assign = torch.ops.simcore.best_assignments
     flags_of_pairs = on_cpu[list(of_rows)], on_cpu[list(of_columns)]
-    partners = assign(matrices.cpu(), *flags_of_pairs).to(flags.device)
+    partners = assign(matrices.cpu(), *flags_of_pairs).to(flags.device)  # [pairs, widest]
     for gain, (a, b), all_partners in zip(gains, pairs, partners, strict=True):
-        partner = all_partners[: len(gain)]
+        partner = all_partners[: len(gain)]  # [p]
         if scaled is not None:
             yield scaled.distance(a, b, partner, angular, rows), partner
             continue
-        chosen = gain.gather(1, partner.clamp(min=0)[:, None]).flatten().double()
+        chosen = gain.gather(1, partner.clamp(min=0)[:, None]).flatten().double()  # [p]
         some = partner >= 0
         yield chosen.masked_fill(~some, 0.0).sum() / some.sum(), partner
 

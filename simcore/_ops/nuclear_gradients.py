@@ -43,8 +43,8 @@ class _Pair:
     s: Tensor
     missing: Tensor  # 1 - s
     rounding: float  # the distance that rounding leaves between equal layers
-    by_x: Tensor
-    by_y: Tensor
+    by_x: Tensor  # [n, min(n, p)]
+    by_y: Tensor  # [n, min(n, q)]
 
 
 def procrustes_gradients(
@@ -56,7 +56,7 @@ def procrustes_gradients(
 ) -> list[Tensor | None]:
     """Return the gradients by the layers of X, then of Y."""
     units = _units(layers)
-    (of_pairs,) = grads
+    (of_pairs,) = grads  # [Lx, Ly]
     same = count_x == len(layers)
     gradients = [torch.zeros_like(unit.core) for unit in units]
     for i in range(count_x):
@@ -81,25 +81,25 @@ def _units(layers: list[Tensor]) -> list[_Unit]:
     scaled = in_range(layers)
     units = []
     for layer, exponent in zip(scaled.layers, scaled.exponents, strict=True):
-        x = centred(layer)
-        norm = torch.linalg.vector_norm(x)
+        x = centred(layer)  # [n, p]
+        norm = torch.linalg.vector_norm(x)  # []
         x = x / torch.where(norm > 0, norm, 1.0)
         norm = norm * 2.0**exponent
         if x.shape[1] <= x.shape[0]:
             units.append(_Unit(x, None, norm))
         else:
-            q, r = torch.linalg.qr(x.T)
+            q, r = torch.linalg.qr(x.T)  # [p, n], [n, n]
             units.append(_Unit(r.T.contiguous(), q, norm))
     return units
 
 
 def _similarity(x: _Unit, y: _Unit) -> _Pair:
-    u, s, vt = torch.linalg.svd(x.core.T @ y.core, full_matrices=False)
+    u, s, vt = torch.linalg.svd(x.core.T @ y.core, full_matrices=False)  # [p, r], [r], [r, q]
     rounding = torch.finfo(s.dtype).eps * max(len(x.core), u.shape[0], vt.shape[1])
     kept = s > rounding * s.amax()
-    polar = (u * kept) @ vt
-    by_x, by_y = y.core @ polar.T, x.core @ polar
-    missing = (x.core - by_x).square().sum() + (y.core - by_x @ polar).square().sum()
+    polar = (u * kept) @ vt  # [p, q]
+    by_x, by_y = y.core @ polar.T, x.core @ polar  # [n, p], [n, q]
+    missing = (x.core - by_x).square().sum() + (y.core - by_x @ polar).square().sum()  # []
     return _Pair(s.sum(), missing / 2, rounding, by_x, by_y)
 
 

@@ -31,7 +31,7 @@ def unit_columns(layer: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
     """Return centred columns of unit length, or zeros, and which of them have a variance."""
     centred, _ = centred_columns(layer)
     # A column may be far smaller than the largest one.
-    largest = torch.maximum(centred.amax(0), -centred.amin(0))
+    largest = torch.maximum(centred.amax(0), -centred.amin(0))  # [p]
     some = largest > 0
     centred /= torch.where(some, largest, 1.0)
     centred /= torch.where(some, torch.linalg.vector_norm(centred, dim=0), 1.0)
@@ -58,7 +58,7 @@ def _groups(layers: Sequence[Tensor], dtype: torch.dtype, bytes_each: int) -> It
         for part in tiles(len(places), together):
             units = [unit_columns(layers[place], dtype) for place in places[part]]
             values = torch.stack([columns for columns, _ in units], 1)  # [n, layers, width]
-            known = torch.stack([some for _, some in units])
+            known = torch.stack([some for _, some in units])  # [layers, width]
             yield _Group(places[part], values, known)
 
 
@@ -102,14 +102,14 @@ def best_partners(
     grid = best.new_empty(len(x), len(others))
 
     def put(place: int, other: int, found: _Found) -> None:
-        grid[place, other] = found.values.nanmean()
+        grid[place, other] = found.values.nanmean()  # []
         if keep:
             part = slice(starts[place], starts[place + 1])
             best[part, other], partner[part, other] = found.values, found.numbers
 
     for group in _groups(others, dtype, room.of_group):
         for place, layer in reported(enumerate(x)):
-            units, some = unit_columns(layer, dtype)
+            units, some = unit_columns(layer, dtype)  # [n, p], [p]
             if not y and place in group.places:  # a neuron is its own best partner
                 own = torch.arange(len(some), device=best.device)
                 put(place, place, _found(torch.ones_like(units[0]), own, some, some))
@@ -127,7 +127,7 @@ class _Found:
     """The largest correlation of every neuron of a layer; nan and -1 where it has none."""
 
     values: Tensor
-    numbers: Tensor
+    numbers: Tensor  # [p], int64
 
 
 def _found(largest: Tensor, first: Tensor, some: Tensor, others: Tensor) -> _Found:
@@ -147,13 +147,13 @@ def _compared(
     first = torch.zeros(known.shape, dtype=torch.int64, device=known.device)
     none = first[:1]  # stands for the numbers, which take long to find
     for tile in tiles(units.shape[1], rows):
-        products = (units[:, tile].T @ group.values[:, i]).abs_()
+        products = (units[:, tile].T @ group.values[:, i]).abs_()  # [neurons of x, width]
         ahead.append(products.max(1) if keep else (products.amax(1), none.expand(len(products))))
         if both:
             of_tile, at = products.max(0) if keep else (products.amax(0), none.expand_as(first))
             first = torch.where(of_tile > largest, at + tile.start, first)
             largest = torch.maximum(of_tile, largest)
-    values, numbers = (torch.cat(parts) for parts in zip(*ahead, strict=True))
+    values, numbers = (torch.cat(parts) for parts in zip(*ahead, strict=True))  # [p] each
     back = _found(largest, first, known, some) if both else None
     return _found(values, numbers, some, known), back
 
@@ -169,7 +169,7 @@ def multiple_correlations(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: 
     grid = torch.empty(len(x), len(y), dtype=torch.float64, device=x[0].device)
     for group in _groups(x, dtype, room.of_group):
         for column, basis in reported(enumerate(y)):
-            centred, power = centred_columns(basis)
+            centred, power = centred_columns(basis)  # [n, k], []
             directions = (centred * power).to(dtype)
             empty = (directions == 0).all()
             for i, row in enumerate(group.places):
@@ -179,7 +179,7 @@ def multiple_correlations(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: 
                 ]
                 undefined = ~group.known[i] | empty
                 known = torch.cat(shares).clamp_(max=1.0).masked_fill_(undefined, torch.nan)
-                grid[row, column] = known.nanmean()
+                grid[row, column] = known.nanmean()  # []
     return grid
 
 

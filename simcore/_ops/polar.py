@@ -55,7 +55,7 @@ def _best_quintic(low: float, high: float) -> tuple[tuple[float, float, float], 
     signs = np.array([1.0, -1.0, 1.0, -1.0])
     for _ in range(100):
         points = np.array([low, *inner, high])
-        system = np.stack([points, points**3, points**5, signs], axis=1)
+        system = np.stack([points, points**3, points**5, signs], axis=1)  # [4, 4]
         a, b, c, error = np.linalg.solve(system, np.ones(4))
         # The extrema solve a + 3 b x^2 + 5 c x^4 = 0.
         root = np.sqrt(max(9 * b * b - 20 * a * c, 0.0))
@@ -73,7 +73,7 @@ def nuclear_norms_of(m: Tensor) -> Tensor:
     On the CPU LAPACK is the faster form, and for float64 matrices the more accurate one.
     """
     if m.dtype == torch.float64 or m.device.type == "cpu":
-        return torch.linalg.svdvals(m).sum(-1, dtype=torch.float64)
+        return torch.linalg.svdvals(m).sum(-1, dtype=torch.float64)  # [B]
     return iterated_norms(m)
 
 
@@ -85,10 +85,10 @@ def iterated_norms(m: Tensor) -> Tensor:
     """
     if m.shape[1] > m.shape[2]:
         m = m.mT
-    norms = torch.linalg.vector_norm(m, dim=(1, 2), keepdim=True, dtype=torch.float64)
+    norms = torch.linalg.vector_norm(m, dim=(1, 2), keepdim=True, dtype=torch.float64)  # [B, 1, 1]
     m = m * norms.clamp_min(torch.finfo(m.dtype).tiny).reciprocal().to(m.dtype)
     x = m
     for a, b, c in polar_steps()[0]:
-        gram = torch.bmm(x, x.mT)
+        gram = torch.bmm(x, x.mT)  # [B, k, k]
         x = torch.baddbmm(x, torch.baddbmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return (x * m).sum((1, 2), dtype=torch.float64) * norms.flatten()
+    return (x * m).sum((1, 2), dtype=torch.float64) * norms.flatten()  # [B]

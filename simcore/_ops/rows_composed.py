@@ -31,19 +31,19 @@ def row_pairs(
         return _different_labels(x, y, max_memory), torch.full_like(sums, len(x[0])), zeros
     if measure == "divergence":
         for block_x, block_y in blocks_of_rows(x, y, max_memory, pairs=0):
-            p = block_x.softmax(-1)
+            p = block_x.softmax(-1)  # [Lx, rows, classes]
             sums += _divergences(p, block_y.softmax(-1)) if y else _own_divergences(p)
         return sums, torch.full_like(sums, len(x[0])), zeros
     counts = torch.zeros_like(sums)
     for block_x, block_y in blocks_of_rows(x, y, max_memory, pairs=3 if measure == "angle" else 1):
-        unit_x, some_x = directions(block_x)
+        unit_x, some_x = directions(block_x)  # [Lx, rows, p], [Lx, rows]
         unit_y, some_y = directions(block_y) if y else (unit_x, some_x)
         if measure == "angle":
             sums += _angles(unit_x, unit_y, some_x, some_y)
         else:
-            sums += unit_x.flatten(1) @ unit_y.flatten(1).T
-        counts += some_x.double() @ some_y.double().T
-        zeros += (~torch.cat([some_x, some_y] if y else [some_x])).sum(1)
+            sums += unit_x.flatten(1) @ unit_y.flatten(1).T  # [Lx, Ly]
+        counts += some_x.double() @ some_y.double().T  # [Lx, Ly]
+        zeros += (~torch.cat([some_x, some_y] if y else [some_x])).sum(1)  # [Lx + Ly]
     return sums, counts, zeros
 
 
@@ -81,10 +81,10 @@ def directions(block: Tensor) -> tuple[Tensor, Tensor]:
 
     Rows are divided by their largest entry first: their squares stay in the range of float64.
     """
-    largest = block.abs().amax(-1, keepdim=True)
+    largest = block.abs().amax(-1, keepdim=True)  # [L, rows, 1]
     some = largest > 0
     block = block / torch.where(some, largest, 1.0)
-    lengths = torch.linalg.vector_norm(block, dim=-1, keepdim=True)
+    lengths = torch.linalg.vector_norm(block, dim=-1, keepdim=True)  # [L, rows, 1]
     return block.div_(torch.where(some, lengths, 1.0)), some.squeeze(-1)
 
 
@@ -92,8 +92,8 @@ def _angles(x: Tensor, y: Tensor, some_x: Tensor, some_y: Tensor) -> Tensor:
     """Return the sums over rows of ``arccos(cosine) / pi``; rows of zeros add nothing."""
     cosines = torch.bmm(x.transpose(0, 1), y.permute(1, 2, 0))  # [rows, Lx, Ly]
     angles = cosines.clamp_(-1.0, 1.0).arccos_().div_(torch.pi)
-    angles *= some_x.T[:, :, None] & some_y.T[:, None, :]
-    return angles.sum(0)
+    angles *= some_x.T[:, :, None] & some_y.T[:, None, :]  # [rows, Lx, Ly]
+    return angles.sum(0)  # [Lx, Ly]
 
 
 def _different_labels(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
@@ -102,7 +102,7 @@ def _different_labels(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int)
     require_memory(held, bound, "labels")
     labels = torch.stack([layer.argmax(1) for layer in x])  # [Lx, n]
     others = torch.stack([layer.argmax(1) for layer in y]) if y else labels
-    return torch.stack([(one != others).sum(1) for one in labels]).double()
+    return torch.stack([(one != others).sum(1) for one in labels]).double()  # [Lx, Ly]
 
 
 def _divergences(p: Tensor, q: Tensor) -> Tensor:
@@ -110,7 +110,7 @@ def _divergences(p: Tensor, q: Tensor) -> Tensor:
 
     ``JSD(p, q) = H(m) - (H(p) + H(q)) / 2`` with the entropy H and ``m = (p + q) / 2``.
     """
-    means = (_negative_entropy(p)[:, None] + _negative_entropy(q)) / 2
+    means = (_negative_entropy(p)[:, None] + _negative_entropy(q)) / 2  # [Lx, Ly]
     return means - torch.stack([_negative_entropy((one + q) / 2) for one in p])
 
 
@@ -124,7 +124,7 @@ def _own_divergences(p: Tensor) -> Tensor:
 
 def _negative_entropy(p: Tensor) -> Tensor:
     """Return ``sum p log2(p)`` of each layer ``[L, rows, classes]``; 0 log 0 = 0."""
-    return torch.xlogy(p, p).sum((1, 2)) / math.log(2)
+    return torch.xlogy(p, p).sum((1, 2)) / math.log(2)  # [L]
 
 
 OPERATORS = {"row_pairs": in_full_float32(row_pairs)}

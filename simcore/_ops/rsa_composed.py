@@ -31,24 +31,20 @@ def unit_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     nan.
     """
     wide = x.double()
-    exponents = torch.frexp(wide.abs().amax(1, keepdim=True)).exponent
+    exponents = torch.frexp(wide.abs().amax(1, keepdim=True)).exponent  # [n, 1]
     scaled = torch.ldexp(wide, -exponents)
     centred = scaled - scaled.mean(1, keepdim=True)
     centred = centred - centred.mean(1, keepdim=True)  # what rounding left of the mean
-    inverse = centred.square().sum(1, keepdim=True).rsqrt()
+    inverse = centred.square().sum(1, keepdim=True).rsqrt()  # [n, 1]
     return centred * inverse, inverse, exponents
 
 
 def standardised_rows(
     x: Tensor, dtype: torch.dtype, name: str = "X[0]"
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute ``simcore::standardised_rows``.
-
-    csrc/cpu/rsa/standard_rows.cpp derives the formulas. Entries are
-    not checked, because that would wait for the device: the caller checks all layers at once.
-    """
+    """Compute ``simcore::standardised_rows``."""
     n, blocks = len(x), row_blocks(x)
-    constant = (x == x[:, :1]).all(1, keepdim=True)
+    constant = (x == x[:, :1]).all(1, keepdim=True)  # [n, 1]
     z = torch.empty(x.shape, dtype=torch.float64, device=x.device)
     c = torch.empty(x.shape, dtype=dtype, device=x.device)
     of_blocks = [part.split(len(blocks[0])) for part in (constant, z, c)]
@@ -58,7 +54,7 @@ def standardised_rows(
         unit.copy_(found.masked_fill_(still, 0.0))
         error = (torch.finfo(x.dtype).eps / 2 * inverse).square() / 3
         scales.append((-exponents, error.masked_fill_(still, 0.0)))
-    mean = torch.stack([unit.sum(0) for unit in of_blocks[1]]).sum(0) / n
+    mean = torch.stack([unit.sum(0) for unit in of_blocks[1]]).sum(0) / n  # [p]
     by_centred = (2 * EPS) ** 2 / 3
     rows, columns, products = [], [], []
     for values, still, unit, centred, (power, error) in zip(
@@ -68,11 +64,11 @@ def standardised_rows(
         squares = (unit - mean).masked_fill_(still, 0.0)
         centred.copy_(squares)
         squares.square_()
-        rows.append(torch.stack([squares.sum(1), t.sum(1)]))
-        columns.append(torch.stack([squares.sum(0), t.sum(0)]))
-        products.append((squares * t).sum())
+        rows.append(torch.stack([squares.sum(1), t.sum(1)]))  # [2, rows]
+        columns.append(torch.stack([squares.sum(0), t.sum(0)]))  # [2, p]
+        products.append((squares * t).sum())  # []
     lengths, errors = torch.cat(rows, 1)  # [n] each
-    crossed = torch.stack(columns).sum(0).prod(0).sum()
+    crossed = torch.stack(columns).sum(0).prod(0).sum()  # []
     by_length = 2 * (by_centred * (1 + x.shape[1] / 8192)) ** 2
     rounding = 2 / (n * (n - 1)) * (n * torch.stack(products).sum() + crossed)
     rounding = rounding + errors.var(correction=0) / 2 + by_length
@@ -103,7 +99,7 @@ def rank_moments(
     for place, (layer, out) in reported(enumerate(zip(layers, ranks, strict=True))):
         c, halves, rounding = standardised_rows(layer, torch.float64)
         unit = halves.mean()  # nan for a layer with a constant row
-        values = dissimilarities(c, halves, rows)
+        values = dissimilarities(c, halves, rows)  # [pairs]
         known = unit > 0
         spread = (values - 2 * n / (n - 1) * unit).square().mean() / unit.square()
         spreads.append(torch.where(known, spread, torch.nan))
@@ -114,7 +110,7 @@ def rank_moments(
         _write_centred_ranks(values, tie, out)
         out.mul_(known)
     room = (bound - held + SORTING_BYTES * pairs) // (8 * count + 8)
-    xy, xx, yy = _covariances(ranks, len(x), max(1, min(pairs, room)))
+    xy, xx, yy = _covariances(ranks, len(x), max(1, min(pairs, room)))  # [Lx, Ly], [Lx], [Ly]
     return xy, xx, yy, torch.stack(spreads), torch.stack(roundings)
 
 
@@ -124,8 +120,8 @@ def dissimilarities(c: Tensor, halves: Tensor, rows: int) -> Tensor:
     values = c.new_empty(n * (n - 1) // 2)
     at = 0
     for tile in tiles(n, rows):
-        block = (halves[tile, None] + halves).sub_(c[tile] @ c.T)
-        i, j = torch.triu_indices(len(block), n, tile.start + 1, device=c.device)
+        block = (halves[tile, None] + halves).sub_(c[tile] @ c.T)  # [rows, n]
+        i, j = torch.triu_indices(len(block), n, tile.start + 1, device=c.device)  # pairs i < j
         values[at : at + len(i)] = block[i, j]
         at += len(i)
     return values
@@ -143,7 +139,7 @@ def distances(c: Tensor) -> tuple[Tensor, Tensor]:
 def _write_centred_ranks(values: Tensor, rounding: Tensor, out: Tensor) -> None:
     """Write ``2 rank - (count + 1)`` of all values; neighbours within ``rounding`` share a rank."""
     count = len(values)
-    ordered, places = values.sort()
+    ordered, places = values.sort()  # [count] each
     place = torch.arange(count, dtype=torch.int32, device=values.device)
     apart = torch.ones(count + 1, dtype=torch.bool, device=values.device)
     apart[1:-1] = ordered.diff() > rounding
@@ -164,10 +160,10 @@ def _covariances(ranks: Tensor, count_x: int, depth: int) -> tuple[Tensor, Tenso
     count, pairs = ranks.shape
     total = torch.zeros((count, count), dtype=torch.float64, device=ranks.device)
     for part in tiles(pairs, depth):
-        wide = ranks[:, part].double()
+        wide = ranks[:, part].double()  # [L, part]
         total += wide @ wide.T
     total = (total.triu() + total.triu(1).T) / (4.0 * pairs) / pairs / pairs
-    of_x, of_y = total.diagonal()[:count_x], total.diagonal()[count_x:]
+    of_x, of_y = total.diagonal()[:count_x], total.diagonal()[count_x:]  # [Lx], [Ly]
     if count == count_x:
         return total, of_x.clone(), of_x.clone()
     return total[:count_x, count_x:].clone(), of_x.clone(), of_y.clone()

@@ -46,44 +46,39 @@ def of_other_neurons(
         return whole
     xy, xx, yy = whole
     if neurons == "paired":  # column a of all layers is one neuron
-        xy = _without(xy, _same_pairs(x, y or x, max_memory), x[0].shape[1])
-    xx = _without_own_pairs(xx, x, max_memory)
-    return xy, xx, _without_own_pairs(yy, y, max_memory) if y else xx
-
-
-def _without_own_pairs(self_hsic: Tensor, layers: Sequence[Tensor], max_memory: int) -> Tensor:
-    """Return the self-HSICs ``[L]`` of ``layers`` over pairs of different neurons."""
-    return torch.stack(
+        xy = _without_same(xy, x, y or x, max_memory)
+    layers, selves = [*x, *y], torch.cat([xx, yy]) if y else xx
+    own = torch.stack(
         [
-            _without(whole, _same_pairs([layer], [layer], max_memory)[0, 0], layer.shape[1])
-            for whole, layer in zip(self_hsic, layers, strict=True)
+            _without_same(one, [layer], [layer], max_memory)[0, 0]
+            for one, layer in zip(selves, layers, strict=True)
         ]
-    )
+    )  # [Lx + Ly]
+    return xy, own[: len(x)], own[len(x) :] if y else own
 
 
-def _without(whole: Tensor, same: Tensor, neurons: int) -> Tensor:
-    return (whole - same) * (neurons / (neurons - 1))
-
-
-def _same_pairs(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
-    """Return the sums over a of the unbiased HSICs of column a of x and of y, ``[Lx, Ly]``.
+def _without_same(
+    whole: Tensor, x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
+) -> Tensor:
+    """Return HSICs ``[Lx, Ly]`` without the pairs of column a of x and column a of y.
 
     The Gram matrix of one centred column v has the trace of its square v'v and the row sums 0.
     """
-    n = len(x[0])
+    n, neurons = x[0].shape
     total: Tensor | float = 0.0
     both = (x, y) if x is not y else (x,)
     for columns in _blocks(x[0], len(x) + len(y), max_memory):
         blocks = [torch.stack([centred(layer[:, columns]) for layer in side]) for side in both]
+        # [L, n, columns] to [columns, L, n]
         left, right = (block.permute(2, 0, 1) for block in (blocks[0], blocks[-1]))
         squares_left, squares_right = left.square(), right.square()
         products = left @ right.mT  # [columns, Lx, Ly]
-        fourth = squares_left @ squares_right.mT
+        fourth = squares_left @ squares_right.mT  # [columns, Lx, Ly]
         lengths = squares_left.sum(2)[:, :, None] * squares_right.sum(2)[:, None, :]
         sums = products.square() + lengths / ((n - 1) * (n - 2)) - fourth * (n / (n - 2))
-        total = total + sums.sum(0)
+        total = total + sums.sum(0)  # [Lx, Ly]
     assert isinstance(total, Tensor)
-    return total / (n * (n - 3))
+    return (whole - total / (n * (n - 3))) * (neurons / (neurons - 1))
 
 
 def _blocks(layer: Tensor, layers: int, max_memory: int) -> Iterator[slice]:

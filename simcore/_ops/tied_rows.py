@@ -21,9 +21,7 @@ from simcore._ops.neighbours import nearest_rows
 SAMPLE = 32  # rows whose distances are compared where none are known
 COLUMNS = 16  # by which rows are compared before all columns are
 DOUBTFUL = 1e-9  # relative difference of two distances of the sample
-FEW_TERMS = (
-    2**21
-)  # of all distances: they take less time than the questions whether to compute them
+FEW_TERMS = 2**21  # of all distances, which take less time than the question if they are needed
 STACK_BYTES = 2**24  # of layers that are looked at together
 
 
@@ -56,14 +54,14 @@ def nearest_with_ties(
         entries = index[0, :, first:].numel()
         for places in _stacks(layers, 2 * entries, bound):
             of = slice(places[0], places[-1] + 1)
-            pairs = index[of, :, first:].long().clamp(min=0)
+            pairs = index[of, :, first:].long().clamp(min=0)  # [L, n, places]
             width = layers[places[0]].shape[1]
             tied = _tied(pairs, values[of, :, first:], squares[of], metric, width)
             if not of_copies:
                 blocks = [row_blocks(layer) for layer in layers[of]]
                 marks = torch.stack([torch.cat([*map(_marks, parts)]) for parts in blocks])
                 tied &= marks.gather(1, pairs.flatten(1)).view(pairs.shape).diff(dim=2) != 0
-            shares[of] = tied.any(2).double().mean(1)
+            shares[of] = tied.any(2).double().mean(1)  # [L]
     if not with_values:
         values, squares = values.new_empty((0, *values.shape[1:])), squares.new_empty((0,))
     index = index[..., :k].contiguous()
@@ -72,7 +70,7 @@ def nearest_with_ties(
 
 def _tied(index: Tensor, values: Tensor, squares: Tensor, metric: str, width: int) -> Tensor:
     """Return which values ``[L, n, m]`` equal the one before them, ``[L, n, m - 1]``."""
-    size = values[..., 1:]
+    size = values[..., 1:]  # [L, n, m - 1]
     if metric == "cosine":
         size = size + size.sqrt()
     elif metric == "inner":
@@ -96,20 +94,17 @@ def _stacks(layers: Sequence[Tensor], entries: int, bound: int) -> Iterator[list
 
 
 def _surely_differ(layers: Sequence[Tensor], sought: int, metric: str, bound: int) -> bool:
-    """Whether no layer has equal rows, or for ``cosine`` rows of zeros.
-
-    It is False for small layers, and on a device, where the answer would have to be waited for.
-    """
+    """Whether no layer has equal rows, or for ``cosine`` rows of zeros."""
     terms = sum(layer.numel() for layer in layers) * sought
     if layers[0].device.type != "cpu" or terms <= FEW_TERMS:
         return False
     for places in _stacks(layers, len(layers[0]) * COLUMNS, bound):
         step = -(-layers[places[0]].shape[1] // COLUMNS)
         marks = _marks(torch.stack([layers[i][:, ::step] for i in places]))  # [layers, n]
-        doubtful = (marks == 0) | _has_twin(marks)
+        doubtful = (marks == 0) | _has_twin(marks)  # [layers, n]
         for i in doubtful.any(1).nonzero().flatten().tolist():
             layer = layers[places[i]]
-            rows = doubtful[i].nonzero().flatten()
+            rows = doubtful[i].nonzero().flatten()  # [doubtful]
             parts = rows.split(max(1, STACK_BYTES // (32 * layer.shape[1])))
             whole = torch.cat([_marks(layer[part]) for part in parts])
             if bool(_has_twin(whole).any()) or (metric == "cosine" and bool((whole == 0).any())):
@@ -120,7 +115,7 @@ def _surely_differ(layers: Sequence[Tensor], sought: int, metric: str, bound: in
 def _marks(rows: Tensor) -> Tensor:
     """Return a number for every row, equal for equal rows, and 0 for zeros."""
     numbers = torch.arange(1, rows.shape[-1] + 1, dtype=torch.float64, device=rows.device)
-    return (rows.double() * numbers.sqrt()).sum(-1)
+    return (rows.double() * numbers.sqrt()).sum(-1)  # [..., rows]
 
 
 def tied_pairs(layer: Tensor) -> Tensor:
@@ -128,7 +123,7 @@ def tied_pairs(layer: Tensor) -> Tensor:
 
     It is given over the cube of the number of pairs.
     """
-    marks = torch.cat([*map(_marks, row_blocks(layer))])
+    marks = torch.cat([*map(_marks, row_blocks(layer))])  # [n]
     m = marks.unique(return_counts=True)[1].double()  # copies of each row
     pairs, of_copies = len(marks) * (len(marks) - 1) / 2, (m * (m - 1)).sum() / 2
     cubes = of_copies**3 + (m.pow(3).sum().square() - m.pow(6).sum()) / 2
@@ -137,8 +132,8 @@ def tied_pairs(layer: Tensor) -> Tensor:
 
 def _has_twin(marks: Tensor) -> Tensor:
     """Return which numbers occur twice in the last dimension."""
-    ordered, order = marks.sort(-1)
-    same = ordered.diff(dim=-1) == 0
+    ordered, order = marks.sort(-1)  # [..., n] each
+    same = ordered.diff(dim=-1) == 0  # [..., n - 1]
     pad = torch.nn.functional.pad
     twice = pad(same, (1, 0)) | pad(same, (0, 1))
     return twice.scatter(-1, order, twice)
@@ -151,16 +146,16 @@ def _sample_ties(
     n, sought = index.shape[1:]
     width = max(layer.shape[1] for layer in layers)
     sample = max(1, min(SAMPLE, bound // (128 * width)))
-    rows = torch.arange(0, n, -(-n // sample))
+    rows = torch.arange(0, n, -(-n // sample))  # [rows]
     place = torch.arange(len(rows)) % (sought - 1) if inside else torch.tensor(sought - 2)
     parts = (rows.expand(len(index), -1), index[:, rows, place], index[:, rows, place + 1])
     chosen = torch.stack(parts, 1)  # [layers, 3, rows]
-    defined = index[:, 0, 0] >= 0
+    defined = index[:, 0, 0] >= 0  # [L]
     for places in _stacks(layers, chosen[0].numel() * width, bound):
         known = [i for i in places if defined[i]]
         if known:
             of_layers = torch.stack([layers[i][chosen[i]] for i in known]).double()
-            x, a, b = of_layers.unbind(1)
+            x, a, b = of_layers.unbind(1)  # [L, rows, p] each
             if _may_be_equal(x, a, b, metric):
                 return True
     return False
@@ -175,6 +170,6 @@ def _may_be_equal(x: Tensor, a: Tensor, b: Tensor, metric: str) -> bool:
     else:
         if metric == "cosine":
             x, a, b = (rows / length(rows, dim=-1, keepdim=True) for rows in (x, a, b))
-        first, second = length(a - x, dim=-1), length(b - x, dim=-1)
+        first, second = length(a - x, dim=-1), length(b - x, dim=-1)  # [L, rows] each
         size = first + second
     return not bool(((first - second).abs() > DOUBTFUL * size).all())  # nan counts as equal

@@ -36,13 +36,10 @@ def univariate_bytes(n: int, layers: int) -> int:
 
 
 def distance_terms(x: Sequence[Tensor], y: Sequence[Tensor], bound: int) -> Terms:
-    """Return ``hsic_terms`` of the biased estimator and distances, of layers ``[n, 1]``.
-
-    An empty y compares x with itself. ``bound`` is in bytes, at least `univariate_bytes`.
-    """
+    """Return ``hsic_terms`` of the biased estimator and distances, of layers ``[n, 1]``."""
     n, count = len(x[0]), len(x)
     columns = torch.stack([_centred(layer) for layer in (*x, *y)])  # [L, n]
-    order = columns.argsort(dim=1, stable=True)
+    order = columns.argsort(dim=1, stable=True)  # [L, n]
     sums = _row_sums(columns, order)
     ranks = torch.empty_like(order).scatter_(1, order, torch.arange(n).expand_as(order))
     first_y = count if y else 0
@@ -50,20 +47,20 @@ def distance_terms(x: Sequence[Tensor], y: Sequence[Tensor], bound: int) -> Term
     products = columns.new_empty(count, len(columns) - first_y)
     for i, (values, rank) in enumerate(zip(columns[:count], ranks[:count], strict=True)):
         for j in range(first_y if y else i, len(columns), room):
-            at = order[j : j + room]
+            at = order[j : j + room]  # [layers of y, n]
             total = _pair_sums(rank[at], values[at], columns[j : j + room].gather(1, at))
             products[i, j - first_y : j - first_y + len(at)] = 2 * total
-    own = 2 * n * columns.square().sum(1) - 2 * columns.sum(1).square()
+    own = 2 * n * columns.square().sum(1) - 2 * columns.sum(1).square()  # [L]
     if not y:
         products = products.triu(1)
         products = products + products.T + own.diag()
-    totals = sums.sum(1)
+    totals = sums.sum(1)  # [L]
 
     def hsic(products: Tensor, crossed: Tensor, of_all: Tensor) -> Tensor:
         return (products - 2 / n * crossed + of_all / n**2) / (n - 1.0) ** 2
 
     terms = hsic(own, sums.square().sum(1), totals.square())
-    crossed = sums[:count] @ sums[first_y:].T
+    crossed = sums[:count] @ sums[first_y:].T  # [Lx, Ly]
     xy = hsic(products, crossed, totals[:count, None] * totals[first_y:])
     if not y:  # a layer and itself have one number
         xy = xy.triu(1) + xy.triu(1).T + terms.diag()
@@ -75,7 +72,7 @@ def _padded(n: int) -> int:
 
 
 def _centred(layer: Tensor) -> Tensor:
-    wide = layer.detach().double()[:, 0]
+    wide = layer.detach().double()[:, 0]  # [n]
     wide = wide - wide[0]  # a constant column becomes 0
     return wide - wide.mean()
 
@@ -83,8 +80,8 @@ def _centred(layer: Tensor) -> Tensor:
 def _row_sums(columns: Tensor, order: Tensor) -> Tensor:
     """Return the sums of the rows of distance matrices, ``[L, n]``."""
     n = columns.shape[1]
-    ordered = columns.gather(1, order)
-    before = ordered.cumsum(1) - ordered
+    ordered = columns.gather(1, order)  # [L, n]
+    before = ordered.cumsum(1) - ordered  # [L, n]
     twice = 2 * torch.arange(n, dtype=columns.dtype) - n
     sums = twice * ordered - 2 * before + ordered.sum(1, keepdim=True)
     return torch.empty_like(columns).scatter_(1, order, sums)
@@ -104,8 +101,8 @@ def _pair_sums(ranks: Tensor, x: Tensor, y: Tensor) -> Tensor:
     total = x.new_zeros(count)  # arrays are [L, blocks, size of a block]
     while size > LEAST:
         size //= 2
-        lower = (ranks & size) == 0
-        total += _between_halves(lower, w, x, y)
+        lower = (ranks & size) == 0  # [L, blocks, 2 size]
+        total += _between_halves(lower, w, x, y)  # [L]
 
         def halved(values: Tensor, lower: Tensor = lower, size: int = size) -> Tensor:
             halves = [values[part].view(count, -1, size) for part in (lower, ~lower)]
@@ -115,7 +112,7 @@ def _pair_sums(ranks: Tensor, x: Tensor, y: Tensor) -> Tensor:
     apart = (x[..., :, None] - x[..., None, :]).mul_(y[..., :, None] - y[..., None, :]).abs_()
     apart *= w[..., :, None]
     apart *= w[..., None, :]
-    return total + apart.sum((1, 2, 3)) / 2
+    return total + apart.sum((1, 2, 3)) / 2  # [L]
 
 
 def _between_halves(lower: Tensor, w: Tensor, x: Tensor, y: Tensor) -> Tensor:
@@ -127,6 +124,6 @@ def _between_halves(lower: Tensor, w: Tensor, x: Tensor, y: Tensor) -> Tensor:
         """Return the sum of ``(x_i - x_j) (y_i - y_j)`` from sums of 1, x, y and x y over j."""
         return (j[0] * i[3] - j[2] * i[1] - j[1] * i[2] + j[3] * i[0]).sum((1, 2))
 
-    before = [values.cumsum(2) for values in of_lower]
+    before = [values.cumsum(2) for values in of_lower]  # [L, blocks, size] each
     sums = [[values.sum(2, keepdim=True) for values in half] for half in (of_lower, of_upper)]
     return 2 * paired(before, of_upper) - paired(*sums)

@@ -15,7 +15,7 @@ from simcore.align._base import (
     TooFewRowsError,
 )
 from simcore.align._errors import AlignmentError
-from simcore.align._training import Log
+from simcore.align._training import Log, Training
 from simcore.align.canonical import CCAAligner, PWCCAAligner, SVCCAAligner
 from simcore.align.grids import GridErrors, align_grid
 from simcore.align.linear import GradientLinearAligner, LinearAligner
@@ -41,6 +41,7 @@ __all__ = [
     "PairResult",
     "SVCCAAligner",
     "TooFewRowsError",
+    "Training",
     "align_grid",
     "align_pairs",
 ]

@@ -204,10 +204,7 @@ class Aligner(ABC):
 
 
 def checked_rows(rows: Array, name: str) -> Tensor:
-    """Return rows as a finite ``[n, p]`` tensor.
-
-    float64 and numpy integers become float64, all other dtypes float32.
-    """
+    """Return rows as a finite ``[n, p]`` tensor."""
     if isinstance(rows, np.ndarray) and rows.dtype.kind in "iu":
         rows = rows.astype(np.float64)  # as scikit-learn's estimators
     tensor = as_tensor(rows, name)

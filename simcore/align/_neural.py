@@ -5,21 +5,18 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import LEAST_ROWS, check_rows
-from simcore._grid.options import check_choice, check_number
 from simcore._grid.progress import progress_bar
 from simcore.align._base import Aligner, TooFewRowsError
-from simcore.align._training import Data, Log, Recipe, train
+from simcore.align._training import Data, Log, Training, train
 from simcore.nn import BatchedLinear
 
-Init = Literal["default", "xavier"]
 SMALLEST = 1e-3  # least standard deviation to divide by, as a share of the largest
 
 
@@ -30,11 +27,8 @@ class NeuralAligner(Aligner):
     log_: Log
     _scaling: _Scaling
 
-    validation_share: float
-    normalize: bool
-    init: Init
-    seed: int
-    device: str | torch.device | None
+    LEARNING_RATE: float  # where the training has none
+    training: Training | None
     progress: bool
 
     def _keep(self, given: Mapping[str, Any]) -> None:
@@ -43,7 +37,7 @@ class NeuralAligner(Aligner):
             setattr(self, name, given[name])
 
     @abstractmethod
-    def _network(self, p: int, q: int, batch: int) -> nn.Module:
+    def _network(self, p: int, q: int, batch: int, seed: int) -> nn.Module:
         """Return an untrained network of ``batch`` maps from p to q columns."""
 
     def _fit(self, x: Tensor, y: Tensor) -> None:
@@ -55,56 +49,41 @@ class NeuralAligner(Aligner):
     ) -> None:
         """Train aligners of equal parameters together, one for each pair; shapes are equal."""
         first = aligners[0]
-        recipe = first._recipe().checked()
-        device = xs[0].device if first.device is None else torch.device(first.device)
+        training = first._checked_training()
+        device = xs[0].device if training.device is None else torch.device(training.device)
         x, y = (torch.stack(list(sides)).to(device) for sides in (xs, ys))
-        scaling = _Scaling.of(x, y, first.normalize)
-        network = first._initial(x.shape[2], y.shape[2], len(aligners)).to(x)
-        data, heldout = first._split(scaling, x, y)
+        scaling = _Scaling.of(x, y, training.normalize)
+        network = first._initial(x.shape[2], y.shape[2], len(aligners), training).to(x)
+        data, heldout = _split(scaling, x, y, training)
         with progress_bar(type(first).__name__, first.progress) as report:
-            logs = train(network, data, heldout, recipe, report)
+            logs = train(network, data, heldout, training, report)
         for pair, (aligner, log) in enumerate(zip(aligners, logs, strict=True)):
-            aligner.network_ = first._initial(x.shape[2], y.shape[2], 1).to(x)
+            aligner.network_ = first._initial(x.shape[2], y.shape[2], 1, training).to(x)
             _copy_slice(network, pair, aligner.network_)
             aligner.log_, aligner._scaling = log, scaling.slice(pair)
             aligner.n_features_in_, aligner.n_features_out_ = x.shape[2], y.shape[2]
             aligner._warn_if_diverged(pair, len(aligners))
 
-    def _recipe(self) -> Recipe:
-        return Recipe(**{field.name: getattr(self, field.name) for field in fields(Recipe)})
+    def _checked_training(self) -> Training:
+        training = Training() if self.training is None else self.training
+        if not isinstance(training, Training):
+            raise TypeError(f"training: wanted a Training, got {type(training).__name__}")
+        return training._checked(self.LEARNING_RATE)
 
-    def _initial(self, p: int, q: int, batch: int) -> nn.Module:
+    def _initial(self, p: int, q: int, batch: int, training: Training) -> nn.Module:
         """Return a network whose maps all have the initial weights of a batch of one."""
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.seed)
-            single = self._network(p, q, 1)
-            if check_choice(self.init, "init", Init) == "xavier":
+            torch.manual_seed(training.seed)
+            single = self._network(p, q, 1, training.seed)
+            if training.init == "xavier":
                 single.apply(_draw_xavier)
             if batch == 1:
                 return single
-            network = self._network(p, q, batch)
+            network = self._network(p, q, batch, training.seed)
         with torch.no_grad():
             for one, all_ in zip(single.parameters(), network.parameters(), strict=True):
                 all_.copy_(one.expand_as(all_))
         return network
-
-    def _split(self, scaling: _Scaling, x: Tensor, y: Tensor) -> tuple[Data, Data | None]:
-        """Return the rows to learn from, and the rows that decide when to stop if there are any."""
-        n = x.shape[1]
-        share = check_number(
-            self.validation_share, "validation_share", "a share in [0, 1)", lambda v: 0 <= v < 1
-        )
-        if share == 0:
-            return Data(scaling.x(x), scaling.y(y), scaling.weights), None
-        least = LEAST_ROWS["fit and holdout"]
-        check_rows(x[0], "X", least, "training with held-out rows", TooFewRowsError)
-        held = min(max(2, round(share * n)), n - 2)
-        order = torch.randperm(n, generator=torch.Generator().manual_seed(self.seed)).to(x.device)
-        x, y = scaling.x(x), scaling.y(y)
-        learnt, heldout = (
-            Data(x[:, rows], y[:, rows], scaling.weights) for rows in (order[held:], order[:held])
-        )
-        return learnt, heldout
 
     def _warn_if_diverged(self, pair: int, pairs: int) -> None:
         if self.log_.stopped == "nan":
@@ -162,6 +141,22 @@ class _Scaling:
     def slice(self, pair: int) -> _Scaling:
         parts = (self.mean_x, self.std_x, self.mean_y, self.std_y)
         return _Scaling(*(part[pair : pair + 1].clone() for part in parts))
+
+
+def _split(scaling: _Scaling, x: Tensor, y: Tensor, training: Training) -> tuple[Data, Data | None]:
+    """Return the rows to learn from, and the rows that decide when to stop if there are any."""
+    n, share = x.shape[1], training.validation_share
+    if share == 0:
+        return Data(scaling.x(x), scaling.y(y), scaling.weights), None
+    least = LEAST_ROWS["fit and holdout"]
+    check_rows(x[0], "X", least, "training with held-out rows", TooFewRowsError)
+    held = min(max(2, round(share * n)), n - 2)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(training.seed)).to(x.device)
+    x, y = scaling.x(x), scaling.y(y)
+    learnt, heldout = (
+        Data(x[:, rows], y[:, rows], scaling.weights) for rows in (order[held:], order[:held])
+    )
+    return learnt, heldout
 
 
 def _mean_and_std(rows: Tensor) -> tuple[Tensor, Tensor]:

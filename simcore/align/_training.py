@@ -20,45 +20,116 @@ from simcore._grid.options import check_choice, check_count, check_number
 Optimizer = Literal["adam", "adamw"]
 OPTIMIZERS = {"adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
 Schedule = Literal["cosine", "exponential"]
+Init = Literal["default", "xavier"]
+Range = tuple[str, Callable[[float], bool]]  # in words, and as a test
+SHARE: Range = ("a share in [0, 1)", lambda v: 0 <= v < 1)
+RANGES: dict[str, Range] = {
+    "learning_rate": ("more than 0", lambda v: v > 0),
+    "weight_decay": ("at least 0", lambda v: v >= 0),
+    "warmup": SHARE,
+    "decay": ("a factor in (0, 1]", lambda v: 0 < v <= 1),
+    "validation_share": SHARE,
+}
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """The options of training; see the parameters of `INNAligner`."""
+@dataclass(frozen=True, kw_only=True)
+class Training:
+    """The training of an `INNAligner`, `MLPAligner` or `GradientLinearAligner`.
 
-    optimizer: Optimizer
-    learning_rate: float
-    weight_decay: float
-    schedule: Schedule
-    warmup: float
-    decay: float
-    max_epochs: int
-    max_steps: int | None
-    batch_size: int
-    group: int
-    shuffle: bool
-    patience: int
-    seed: int
+    Parameters
+    ----------
+    optimizer : {"adamw", "adam"}
+        `torch.optim.AdamW` or `torch.optim.Adam`.
+    learning_rate : float, optional
+        Largest learning rate; default: 2e-3 for `INNAligner`, 1e-3 for `MLPAligner`, 3e-3 for
+        `GradientLinearAligner`.
+    weight_decay : float
+        Weight decay of the optimiser, at least 0.
+    schedule : {"cosine", "exponential"}
+        "cosine": the rate rises linearly and then falls to 0 as half a cosine. "exponential": the
+        rate is multiplied by `decay` after every group of steps.
+    warmup : float
+        Share of all steps over which the rate of "cosine" rises, in [0, 1).
+    decay : float
+        Factor of "exponential", in (0, 1].
+    max_epochs : int
+        Largest number of epochs.
+    max_steps : int or None
+        Number of steps after which training ends, in place of `max_epochs`.
+    batch_size : int
+        Rows of a step. Rows that do not fill a last batch are left out of the epoch.
+    group : int
+        Number of successive steps whose gradients add up: they are set to zero once per group. In
+        Ren et al.'s code a group is the steps of all layers on the same examples.
+    shuffle : bool
+        Whether every epoch draws a new order of the rows.
+    patience : int
+        Number of epochs without a smaller loss on the held-out rows after which training stops.
+    validation_share : float
+        Share of the rows of `fit` that are held out to decide when to stop, in [0, 1); the state of
+        their smallest loss is kept. With 0, training does not stop early, and the last state is
+        kept.
+    normalize : bool
+        Whether the columns of X and Y are scaled to mean 0 and variance 1 for the training.
+    init : {"default", "xavier"}
+        "xavier" draws all weights and biases from normal distributions of variance
+        ``2 / (inputs + outputs)`` instead; the initial map of an `INNAligner` then is not the
+        identity.
+    seed : int
+        Seed of initial weights, held-out rows and row order. The same seed gives the same bits on
+        the same machine.
+    device : str or torch.device, optional
+        Device of the training; default: the device of X. Results are returned on the device of X.
 
-    def checked(self) -> Recipe:
-        """Return the recipe with shares and rates as Python's floats, whatever their type was."""
+    Raises
+    ------
+    TypeError, ValueError
+        In `fit`: a value out of range.
+
+    Examples
+    --------
+    >>> from simcore.align import INNAligner, MLPAligner, Training
+    >>> short = Training(max_epochs=20)
+    >>> aligners = [INNAligner(training=short), MLPAligner(training=short)]
+    """
+
+    optimizer: Optimizer = "adamw"
+    learning_rate: float | None = None
+    weight_decay: float = 1e-2
+    schedule: Schedule = "cosine"
+    warmup: float = 0.1
+    decay: float = 0.99
+    max_epochs: int = 100
+    max_steps: int | None = None
+    batch_size: int = 128
+    group: int = 1
+    shuffle: bool = True
+    patience: int = 20
+    validation_share: float = 0.1
+    normalize: bool = True
+    init: Init = "default"
+    seed: int = 0
+    device: str | torch.device | None = None
+
+    def _checked(self, learning_rate: float) -> Training:
+        """Return the training with numbers as Python's, and a rate where it has none."""
         check_choice(self.optimizer, "optimizer", Optimizer)
         check_choice(self.schedule, "schedule", Schedule)
+        check_choice(self.init, "init", Init)
         for name in ("max_epochs", "batch_size", "group", "patience"):
             check_count(getattr(self, name), name)
         if self.max_steps is not None:
             check_count(self.max_steps, "max_steps")
         check_count(self.seed, "seed", least=None)
-        rate, decay = self.learning_rate, self.weight_decay
-        return replace(
-            self,
-            learning_rate=check_number(rate, "learning_rate", "more than 0", lambda v: v > 0),
-            weight_decay=check_number(decay, "weight_decay", "at least 0", lambda v: v >= 0),
-            warmup=check_number(self.warmup, "warmup", "a share in [0, 1)", lambda v: 0 <= v < 1),
-            decay=check_number(self.decay, "decay", "a factor in (0, 1]", lambda v: 0 < v <= 1),
-        )
+        rate = learning_rate if self.learning_rate is None else self.learning_rate
+        numbers = {"weight_decay": self.weight_decay, "warmup": self.warmup, "decay": self.decay}
+        numbers |= {"learning_rate": rate, "validation_share": self.validation_share}
+        checked = {
+            name: check_number(value, name, *RANGES[name]) for name, value in numbers.items()
+        }
+        return replace(self, **checked)  # type: ignore[arg-type]
 
-    def rate(self, step: int, total: int) -> float:
+    def _factor(self, step: int, total: int) -> float:
         """Return the learning rate at ``step`` of ``total`` as a factor of `learning_rate`."""
         if self.schedule == "exponential":
             return float(self.decay ** (step // self.group))
@@ -105,9 +176,9 @@ class Log:
 class _Best:
     """The state to keep of every pair, and the pairs that are still in training."""
 
-    def __init__(self, network: nn.Module, pairs: int, losses: Tensor | None, recipe: Recipe):
-        self.network, self.patience = network, recipe.patience
-        self.end = "epochs" if recipe.max_steps is None else "steps"
+    def __init__(self, network: nn.Module, pairs: int, losses: Tensor | None, training: Training):
+        self.network, self.patience = network, training.patience
+        self.end = "epochs" if training.max_steps is None else "steps"
         self.state = {name: p.detach().clone() for name, p in network.named_parameters()}
         self.judged = losses is not None
         self.losses: list[float] = [math.inf] * pairs if losses is None else losses.tolist()
@@ -167,7 +238,7 @@ def train(
     network: nn.Module,  # a map of [B, n, p] to [B, n, q] whose parameters are all [B, ...]
     data: Data,
     heldout: Data | None,  # the rows that decide when to stop
-    recipe: Recipe,
+    training: Training,  # checked
     report: Callable[[float], None],  # called with the finished share of the steps
 ) -> list[Log]:
     """Train every pair's slice of ``network`` to the state of its smallest held-out loss.
@@ -176,24 +247,26 @@ def train(
     others go on.
     """
     n = data.x.shape[1]
-    size = min(recipe.batch_size, n)
+    size = min(training.batch_size, n)
     steps = n // size  # a smaller last batch would count its rows more than others
-    total = steps * recipe.max_epochs if recipe.max_steps is None else recipe.max_steps
-    optimizer = OPTIMIZERS[recipe.optimizer](
-        network.parameters(), lr=recipe.learning_rate, weight_decay=recipe.weight_decay
+    total = steps * training.max_epochs if training.max_steps is None else training.max_steps
+    optimizer = OPTIMIZERS[training.optimizer](
+        network.parameters(), lr=training.learning_rate, weight_decay=training.weight_decay
     )
-    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: recipe.rate(step, total))
-    order = torch.Generator().manual_seed(recipe.seed)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: training._factor(step, total)
+    )
+    order = torch.Generator().manual_seed(training.seed)
     judge = _judge(network, heldout)
-    best = _Best(network, len(data.x), judge(), recipe)
+    best = _Best(network, len(data.x), judge(), training)
     for epoch, start in enumerate(range(0, total, steps), 1):
         if best.finished:
             break
-        rows = _order(n, order if recipe.shuffle else None).to(data.x.device)
+        rows = _order(n, order if training.shuffle else None).to(data.x.device)
         count = min(steps, total - start)
         losses = data.x.new_zeros(len(data.x))
         for step in range(count):
-            if (start + step) % recipe.group == 0:
+            if (start + step) % training.group == 0:
                 optimizer.zero_grad()
             loss = data.losses(network, rows[step * size : (step + 1) * size])
             loss.sum().backward()

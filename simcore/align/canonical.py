@@ -12,7 +12,6 @@ from simcore._grid.basis import (
     Basis,
     loses_weights,
     per_layer_truncation,
-    truncate_all,
     warn_unclear_cuts,
 )
 from simcore._grid.finish import warn_caller
@@ -25,7 +24,7 @@ from simcore.align._base import (
     TooFewRowsError,
 )
 from simcore.align._errors import AlignmentError, alignment_error, with_components
-from simcore.basis import bases
+from simcore.basis import bases, truncate_all
 
 Scale = Literal["one", "rho"]
 

@@ -16,8 +16,8 @@ from simcore._grid.rank import (
     warn_unclear_ranks,
 )
 from simcore.align._base import Aligner, TooFewRowsError
-from simcore.align._neural import Init, NeuralAligner
-from simcore.align._training import Optimizer, Schedule
+from simcore.align._neural import NeuralAligner
+from simcore.align._training import Training
 from simcore.nn import BatchedLinear
 
 
@@ -117,8 +117,8 @@ class GradientLinearAligner(NeuralAligner):
     et al.'s code, ``GradientLinearAligner(**REN2023["linear-gd"])``, the map stays near its random
     start.
 
-    Parameters are as for `INNAligner` except ``n_blocks``, ``block``, ``hidden``, ``depth``,
-    ``activation`` and ``mixing``. X and Y may have different numbers of columns.
+    The parameters ``training`` and ``progress`` are as for `INNAligner`. X and Y may have different
+    numbers of columns.
 
     Attributes
     ----------
@@ -136,38 +136,25 @@ class GradientLinearAligner(NeuralAligner):
     Examples
     --------
     >>> import torch
-    >>> from simcore.align import GradientLinearAligner
+    >>> from simcore.align import GradientLinearAligner, Training
     >>> x = torch.randn(64, 6)
     >>> y = x @ torch.randn(6, 2)
-    >>> GradientLinearAligner(learning_rate=0.1).fit(x, y).errors(x, y).relative < 0.1
+    >>> aligner = GradientLinearAligner(training=Training(learning_rate=0.1)).fit(x, y)
+    >>> aligner.errors(x, y).relative < 0.1
     True
     """
+
+    LEARNING_RATE = 3e-3
 
     def __init__(
         self,
         *,
-        optimizer: Optimizer = "adamw",
-        learning_rate: float = 3e-3,
-        weight_decay: float = 1e-2,
-        schedule: Schedule = "cosine",
-        warmup: float = 0.1,
-        decay: float = 0.99,
-        max_epochs: int = 100,
-        max_steps: int | None = None,
-        batch_size: int = 128,
-        group: int = 1,
-        shuffle: bool = True,
-        patience: int = 20,
-        validation_share: float = 0.1,
-        normalize: bool = True,
-        init: Init = "default",
-        seed: int = 0,
-        device: str | torch.device | None = None,
+        training: Training | None = None,
         progress: bool = False,
     ) -> None:
         self._keep(locals())
 
-    def _network(self, p: int, q: int, batch: int) -> nn.Module:
+    def _network(self, p: int, q: int, batch: int, seed: int) -> nn.Module:
         return BatchedLinear(p, q, batch=batch)
 
     @property

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from simcore._grid.inputs import Array
 from simcore._grid.options import check_choice, check_count
-from simcore.align._neural import Init, NeuralAligner
+from simcore.align._neural import NeuralAligner
 from simcore.align._paired import PairedCouplings, PairedFlow
-from simcore.align._training import Optimizer, Schedule
+from simcore.align._training import Training
 from simcore.nn import BatchedMLP, CouplingINN
 from simcore.nn.inn import Mixing
 from simcore.nn.mlp import Activation
@@ -47,46 +47,8 @@ class INNAligner(NeuralAligner):
     mixing : {"none", "permutation"}
         Whether every coupling draws anew which columns form its halves; see `CouplingINN`. Only
         "none" with block "pair".
-    optimizer : {"adamw", "adam"}
-        `torch.optim.AdamW` or `torch.optim.Adam`.
-    learning_rate : float
-        Largest learning rate.
-    weight_decay : float
-        Weight decay of the optimiser, at least 0.
-    schedule : {"cosine", "exponential"}
-        "cosine": the rate rises linearly and then falls to 0 as half a cosine. "exponential": the
-        rate is multiplied by `decay` after every group of steps.
-    warmup : float
-        Share of all steps over which the rate of "cosine" rises, in [0, 1).
-    decay : float
-        Factor of "exponential", in (0, 1].
-    max_epochs : int
-        Largest number of epochs.
-    max_steps : int or None
-        Number of steps after which training ends, in place of `max_epochs`.
-    batch_size : int
-        Rows of a step. Rows that do not fill a last batch are left out of the epoch.
-    group : int
-        Number of successive steps whose gradients add up: they are set to zero once per group. In
-        Ren et al.'s code a group is the steps of all layers on the same examples.
-    shuffle : bool
-        Whether every epoch draws a new order of the rows.
-    patience : int
-        Number of epochs without a smaller loss on the held-out rows after which training stops.
-    validation_share : float
-        Share of the rows of `fit` that are held out to decide when to stop, in [0, 1); the state of
-        their smallest loss is kept. With 0, training does not stop early, and the last state is
-        kept.
-    normalize : bool
-        Whether ``scale_x`` and ``scale_y`` are applied.
-    init : {"default", "xavier"}
-        "xavier" draws all weights and biases from normal distributions of variance
-        ``2 / (inputs + outputs)`` instead; the initial map then is not the identity.
-    seed : int
-        Seed of initial weights, held-out rows and row order. The same seed gives the same bits on
-        the same machine.
-    device : str, optional
-        Device of the training; default: the device of X. Results are returned on the device of X.
+    training : Training, optional
+        How the network is trained; default: ``Training()``.
     progress : bool
         Show a progress bar on stderr.
 
@@ -115,13 +77,14 @@ class INNAligner(NeuralAligner):
     Examples
     --------
     >>> import torch
-    >>> from simcore.align import INNAligner
+    >>> from simcore.align import INNAligner, Training
     >>> x = torch.randn(64, 6)
-    >>> aligner = INNAligner(hidden=16, max_epochs=2).fit(x, x.sinh())
+    >>> aligner = INNAligner(hidden=16, training=Training(max_epochs=2)).fit(x, x.sinh())
     >>> bool((aligner.inverse_transform(aligner.transform(x)) - x).abs().max() < 1e-4)
     True
     """
 
+    LEARNING_RATE = 2e-3
     network_: CouplingINN | PairedFlow
 
     n_blocks: int
@@ -140,35 +103,19 @@ class INNAligner(NeuralAligner):
         depth: int = 1,
         activation: Activation = "gelu",
         mixing: Mixing = "none",
-        optimizer: Optimizer = "adamw",
-        learning_rate: float = 2e-3,
-        weight_decay: float = 1e-2,
-        schedule: Schedule = "cosine",
-        warmup: float = 0.1,
-        decay: float = 0.99,
-        max_epochs: int = 100,
-        max_steps: int | None = None,
-        batch_size: int = 128,
-        group: int = 1,
-        shuffle: bool = True,
-        patience: int = 20,
-        validation_share: float = 0.1,
-        normalize: bool = True,
-        init: Init = "default",
-        seed: int = 0,
-        device: str | torch.device | None = None,
+        training: Training | None = None,
         progress: bool = False,
     ) -> None:
         self._keep(locals())
 
-    def _network(self, p: int, q: int, batch: int) -> nn.Module:
+    def _network(self, p: int, q: int, batch: int, seed: int) -> nn.Module:
         if p != q or p < 2:
             raise ValueError(f"Y: wanted as many columns as X, 2 or more, got {q} for X's {p}")
         check_choice(self.block, "block", Block)
         hidden = 4 * p if self.hidden is None else self.hidden
         made: dict[str, Any] = {"depth": self.depth, "activation": self.activation, "batch": batch}
         if self.block == "coupling":
-            return CouplingINN(p, self.n_blocks, hidden, mixing=self.mixing, seed=self.seed, **made)
+            return CouplingINN(p, self.n_blocks, hidden, mixing=self.mixing, seed=seed, **made)
         if self.mixing != "none":
             raise ValueError(f"mixing: wanted 'none' with block 'pair', got {self.mixing!r}")
         blocks = range(check_count(self.n_blocks, "n_blocks"))
@@ -212,12 +159,14 @@ class MLPAligner(NeuralAligner):
     Examples
     --------
     >>> import torch
-    >>> from simcore.align import MLPAligner
+    >>> from simcore.align import MLPAligner, Training
     >>> x = torch.randn(64, 6)
-    >>> MLPAligner(hidden=16, max_epochs=2).fit(x, x[:, :2]).transform(x).shape
+    >>> aligner = MLPAligner(hidden=16, training=Training(max_epochs=2)).fit(x, x[:, :2])
+    >>> aligner.transform(x).shape
     torch.Size([64, 2])
     """
 
+    LEARNING_RATE = 1e-3
     hidden: int | None
     activation: Activation
 
@@ -226,28 +175,12 @@ class MLPAligner(NeuralAligner):
         *,
         hidden: int | None = 512,
         activation: Activation = "gelu",
-        optimizer: Optimizer = "adamw",
-        learning_rate: float = 1e-3,
-        weight_decay: float = 1e-2,
-        schedule: Schedule = "cosine",
-        warmup: float = 0.1,
-        decay: float = 0.99,
-        max_epochs: int = 100,
-        max_steps: int | None = None,
-        batch_size: int = 128,
-        group: int = 1,
-        shuffle: bool = True,
-        patience: int = 20,
-        validation_share: float = 0.1,
-        normalize: bool = True,
-        init: Init = "default",
-        seed: int = 0,
-        device: str | torch.device | None = None,
+        training: Training | None = None,
         progress: bool = False,
     ) -> None:
         self._keep(locals())
 
-    def _network(self, p: int, q: int, batch: int) -> nn.Module:
+    def _network(self, p: int, q: int, batch: int, seed: int) -> nn.Module:
         hidden = p if self.hidden is None else self.hidden
         return BatchedMLP(p, hidden, q, depth=3, activation=self.activation, batch=batch)
 

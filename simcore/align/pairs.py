@@ -95,7 +95,7 @@ def align_pairs(
     progress : bool
         Show a progress bar on stderr.
     **params
-        Parameters of the aligner, as for `INNAligner`; ``**REN2023[method]`` are the ones of
+        Parameters of the aligner, such as a `Training`; ``**REN2023[method]`` are those of
         published code.
 
     Returns

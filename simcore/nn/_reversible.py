@@ -87,10 +87,7 @@ def _retrace(
     inverse: bool,
     by_id: dict[int, Tensor],
 ) -> tuple[Halves, Halves]:
-    """Return the halves before one coupling and their gradients.
-
-    ``by_id`` receives the gradients of the coupling's parameters, by their ids.
-    """
+    """Return the halves before one coupling and their gradients."""
     passive, active = halves[::-1] if layer.flip else halves
     grad_passive, grad_active = grads[::-1] if layer.flip else grads
     params, pull = _condition(layer, passive)

@@ -138,6 +138,7 @@ def compare(
             "compare: wanted (model_a, model_b, loader, modules), with an iterable of batches as "
             f"loader and names such as 'encoder.layer.*' as modules, got {missing}"
         )
+    # Check all that can be checked before a model runs.
     batches = _checked_loader(loader)
     questions = read_questions(
         compare,
@@ -161,6 +162,7 @@ def compare(
         tape = Tape(model, chosen, reading, store, budget, mask=mask, generate="prompt")
         return _Side(name, model, _forward(forward, place), tape)
 
+    # What model_b does not have of its own is as for model_a.
     first = (modules, pool, select)
     sides = [side("model_a", model_a, 0, first)]
     if model_b is not None:
@@ -278,6 +280,7 @@ def _stream(sides: list[_Side], loader: Iterable[Any]) -> Comparison:
         waiting = rows
         if rows < LEAST_ROWS["unbiased"]:
             return
+        # Rows that are too few for the estimate wait on the tapes for the next batch.
         layers = [side.tape.layers() for side in sides]
         names = [tuple(layers[0]), tuple(layers[-1])]
         with names_in_errors(names, (sides[0].name, sides[-1].name)):

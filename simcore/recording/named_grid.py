@@ -252,6 +252,7 @@ def read_question(
 
     Messages name the keywords of `caller` beside the options of the measure.
     """
+    # The grid function of a name, or the function itself.
     if isinstance(measure, NamedMeasure):
         measure = measure.name
     if isinstance(measure, str):
@@ -265,6 +266,7 @@ def read_question(
         name = getattr(inner, "__name__", type(inner).__name__)
     else:
         raise TypeError(f"measure: wanted a name or a function, got {type(measure).__name__}")
+    # Options of the measure, then of the draws.
     if is_grid(function):
         check_measure_options(name, function, options, caller)
     else:

@@ -167,6 +167,7 @@ class Track:
         if not self._own and not self._others:
             raise ValueError("against: wanted 'start', 'previous' or references=, got none of them")
         self._log, self._out = read_log(log, pairs), read_out(out)
+        # The first run finds the layers, the room that they take, and whether references fit.
         self._kept: dict[str, Layers] = {}
         self._in_file = self._loaded = False
         self._left_out: set[str] = set()

@@ -199,7 +199,7 @@ def bootstrap_ci(
     least = LEAST_ROWS[taken.estimator if isinstance(taken, CkaMeasure) else "variance"]
     rows = _draws(method, rng, taken.n, count, members, least)
     if isinstance(taken, CkaMeasure):
-        draws = _cka_values(taken, rows[1:], progress)
+        draws = _cka_values(taken, rows[1:], progress)  # [draws, Lx, Ly]
         observed = taken.observed()
     else:
         observed, values = taken.draws(rows, "bootstrap_ci", progress, resampling=method)
@@ -239,7 +239,7 @@ def _draws(
 
 
 def _warn_of_few_values(observed: Tensor, draws: Tensor) -> None:
-    few = (~draws.isnan()).sum(0) < LEAST_DRAWS
+    few = (~draws.isnan()).sum(0) < LEAST_DRAWS  # [Lx, Ly]
     if count := int((few & ~observed.isnan()).sum()):
         warn_caller(
             f"bootstrap_ci: nan for {count} of {few.numel()} pairs: wanted at least {LEAST_DRAWS} "
@@ -248,7 +248,7 @@ def _warn_of_few_values(observed: Tensor, draws: Tensor) -> None:
 
 
 def _percentiles(draws: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
-    ends = draws.new_tensor([(1 - confidence) / 2, (1 + confidence) / 2])
+    ends = draws.new_tensor([(1 - confidence) / 2, (1 + confidence) / 2])  # [2]
     # Row by row, because torch's quantile takes at most 2^24 values.
     low, high = torch.stack([torch.nanquantile(row, ends, dim=0) for row in draws.unbind(1)], 1)
     return low, high
@@ -283,8 +283,8 @@ def _about(observed: Tensor, draws: Tensor, confidence: float, units: int) -> tu
     """
     half = units // 2
     scale = (half / (units - half)) ** 0.5
-    count = (~draws.isnan()).sum(dim=0)
-    squares = (draws - torch.nanmean(draws, dim=0)).square()
+    count = (~draws.isnan()).sum(dim=0)  # [Lx, Ly]
+    squares = (draws - torch.nanmean(draws, dim=0)).square()  # [draws, Lx, Ly]
     variance = torch.nanmean(squares, dim=0) * count / (count - 1)  # nan for a single value
     width = NormalDist().inv_cdf((1 + confidence) / 2) * scale * variance.sqrt()
     return observed - width, observed + width
@@ -304,11 +304,11 @@ def _cut(
 def _cka_values(measure: CkaMeasure, rows: list[np.ndarray], progress: bool) -> Tensor:
     """Return the CKA ``[draws, Lx, Ly]`` of every draw of rows."""
     n, draws = measure.n, len(rows)
-    counts = np.stack([np.bincount(row, minlength=n) for row in rows])
+    counts = np.stack([np.bincount(row, minlength=n) for row in rows])  # [draws, n]
     weights = torch.from_numpy(counts).to(measure.device, measure.dtype)
     count_x, count_y = len(measure.x), len(measure.columns)
     xy = weights.new_empty((draws, count_x, count_y), dtype=torch.float64)
-    xx, yy = xy.new_empty(draws, count_x), xy.new_empty(draws, count_y)
+    xx, yy = xy.new_empty(draws, count_x), xy.new_empty(draws, count_y)  # [draws, L] each
     held = RESULT_COPIES * xy.nbytes + 3 * weights.nbytes
     stores = blocks_of_stores(
         measure,
@@ -341,12 +341,12 @@ class Resampled:
 
     def hsic(self, x: GramStore, y: GramStore) -> tuple[Tensor, Tensor, Tensor]:
         """Return HSIC ``[draws, Lx, Ly]`` and self-HSICs ``[draws, Lx]`` and ``[draws, Ly]``."""
-        rows = torch.arange(self.n, dtype=torch.int32, device=self.weights.device)
-        rows = rows.expand(len(self.weights), -1)
+        rows = torch.arange(self.n, dtype=torch.int32, device=self.weights.device)  # [n]
+        rows = rows.expand(len(self.weights), -1)  # [draws, n]
         trace = permuted_gram_products(x.grams, y.grams, rows, self.weights)
-        trace = trace[:, : x.count, : y.count]
+        trace = trace[:, : x.count, : y.count]  # [draws, Lx, Ly]
         if not self.biased:
-            pairs = self.weights.double() * self.copies
+            pairs = self.weights.double() * self.copies  # [draws, n]
             trace += torch.einsum("ki,ia,ib->kab", pairs, x.diagonals, y.diagonals)
         sums_x, squares_x = self._row_sums(x)
         sums_y, squares_y = (sums_x, squares_x) if y is x else self._row_sums(y)
@@ -364,7 +364,7 @@ class Resampled:
             rows = slice(start, start + ROWS)
             entries = store.grams[rows]  # [rows, n, L]
             weighted = torch.matmul(self.weights, entries)[:, :, : store.count]
-            sums[:, rows] = weighted.transpose(0, 1).double()
+            sums[:, rows] = weighted.transpose(0, 1).double()  # [draws, rows, L]
             weighted = torch.matmul(self.weights, entries.square())[:, :, : store.count]
             squares += torch.einsum("ikl,ki->kl", weighted.double(), self.weights[:, rows].double())
         if not self.biased:
@@ -375,11 +375,11 @@ class Resampled:
     def _estimate(
         self, trace: Tensor, over_rows: str, rows_x: Tensor, rows_y: Tensor, over_totals: str
     ) -> Tensor:
-        weights = self.weights.double()
-        n = weights.sum(1).view(-1, *(1 for _ in trace.shape[1:]))
-        weighted = weights[:, :, None] * rows_x
+        weights = self.weights.double()  # [draws, n]
+        n = weights.sum(1).view(-1, *(1 for _ in trace.shape[1:]))  # [draws, 1, ...]
+        weighted = weights[:, :, None] * rows_x  # [draws, n, Lx]
         row_dot = torch.einsum(over_rows, weighted, rows_y)
-        totals_y = torch.einsum("ki,kib->kb", weights, rows_y)
+        totals_y = torch.einsum("ki,kib->kb", weights, rows_y)  # [draws, Ly]
         means = torch.einsum(over_totals, weighted.sum(1), totals_y)
         if self.biased:
             return (trace - 2 / n * row_dot + means / n**2) / (n - 1) ** 2

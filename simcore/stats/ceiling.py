@@ -88,11 +88,11 @@ def noise_ceiling(rdms: Sequence[Rdm], *, correlation: Correlation = "pearson") 
             raise ValueError(f"rdms[{i}]: wanted dissimilarities that differ, got equal ones")
         rows.append(_ranks(rdm.values) if ranked else _unit(rdm.values))
     total = torch.stack(rows).sum(0)  # of whole numbers for ranks: equal means stay equal
-    others = [total - row for row in rows]
+    others = [total - row for row in rows]  # [pairs] each
     if ranked:
         total, others = _ranks(total), [_ranks(mean) for mean in others]
-    units = [_unit(row) for row in rows]
-    best = _unit(total)
+    units = [_unit(row) for row in rows]  # [pairs] each
+    best = _unit(total)  # [pairs]
     upper = torch.stack([unit @ best for unit in units])  # [subjects]
     lower = torch.stack([unit @ _unit(mean) for unit, mean in zip(units, others, strict=True)])
     numpy = all(rdm.from_numpy for rdm in rdms)

@@ -34,11 +34,11 @@ def near_centre(x: Tensor) -> Tensor:
     One row far out moves the mean away from all others. Products of rows about that mean hold the
     square of the shift, which float32 rounds, and the estimators subtract it again.
     """
-    lengths = x.square().sum(1)
+    lengths = x.square().sum(1)  # [n]
     distances, centre = lengths, torch.zeros_like(x[0])
     for _ in range(2):  # the first mean is moved by rows that are farther still
-        near = (distances <= FAR * distances.median()).to(x.dtype)
-        centre = near @ x / near.sum()
+        near = (distances <= FAR * distances.median()).to(x.dtype)  # [n]
+        centre = near @ x / near.sum()  # [p]
         distances = lengths - 2 * (x @ centre) + centre @ centre
     return centre
 
@@ -123,7 +123,7 @@ class CkaMeasure:
         if near:
             x -= near_centre(x)
         if scale is None:
-            largest = x.abs().max()
+            largest = x.abs().max()  # []
             scale = torch.where(largest > 0, largest, 1.0)
         x /= scale
         return x.to(torch.promote_types(self.dtype, layer.dtype)), scale
@@ -138,13 +138,13 @@ class CkaMeasure:
         if self.kernel == "linear":
             x, _ = self.features(layer, near=True)
             return x @ x.T
-        median = self.medians[index]
+        median = self.medians[index]  # []
         if not median > 0:
             return layer.new_full((self.n, self.n), torch.nan, dtype=self.dtype)
         # Distances in units of the median are in range for any scale of the features.
         x, _ = self.features(layer, median.sqrt())
-        lengths = x.double().square().sum(1).to(self.dtype)
-        k = x @ x.T
+        lengths = x.double().square().sum(1).to(self.dtype)  # [n]
+        k = x @ x.T  # [n, n]
         k.mul_(-2).add_(lengths[:, None]).add_(lengths).clamp_(min=0).fill_diagonal_(0)
         shift = torch.tensor(-0.5 / self.bandwidth**2, dtype=torch.float64).exp()
         return k.mul_(-0.5 / self.bandwidth**2).exp_().sub_(shift.to(self.dtype))
@@ -162,11 +162,11 @@ class CkaMeasure:
         k = self.gram(layer, index)
         n = self.n
         if self.estimator == "biased":
-            rows = k.mean(1, dtype=torch.float64)
+            rows = k.mean(1, dtype=torch.float64)  # [n]
             offset = rows - rows.mean() / 2
         else:
             k.fill_diagonal_(0)
-            rows = k.sum(1, dtype=torch.float64) / (n - 2)
+            rows = k.sum(1, dtype=torch.float64) / (n - 2)  # [n]
             offset = rows - rows.sum() / (2 * (n - 1))
         k -= offset.to(self.dtype)[:, None]
         k -= offset.to(self.dtype)
@@ -197,11 +197,11 @@ class GramStore:
 
     def load(self, layers: list[Tensor], first: int) -> None:
         """Replace the layers held; ``first`` is the number of the first one over x, then y."""
-        norms = torch.zeros(len(layers), dtype=torch.float64, device=self.grams.device)
-        self.diagonals = norms.new_empty(self.measure.n, len(layers))
+        norms = torch.zeros(len(layers), dtype=torch.float64, device=self.grams.device)  # [layers]
+        self.diagonals = norms.new_empty(self.measure.n, len(layers))  # [n, layers]
         self.grams[:, :, len(layers) :] = 0
         for place, layer in enumerate(layers):
-            k = self.form(layer, first + place)
+            k = self.form(layer, first + place)  # [n, n]
             self.diagonals[:, place] = k.diagonal()
             if self.measure.estimator == "unbiased":
                 k.fill_diagonal_(0)

@@ -65,9 +65,9 @@ class MatrixMeasure(GridMeasure):
     def _units(self, sides: Sides) -> Tensor:
         if holds(Rdm, sides.matrices):
             correlation = self.options.get("correlation", "pearson")
-            rows, known = standardised_triangles(sides, correlation)
+            rows, known = standardised_triangles(sides, correlation)  # [L, pairs], [L]
             rows = rows.masked_fill(~known[:, None], torch.nan) / 2**0.5  # an entry stands twice
-            return torch.stack([square_of(row, sides.n) for row in rows])
+            return torch.stack([square_of(row, sides.n) for row in rows])  # [L, n, n]
         estimator = self.options.get("estimator", "biased")
         centred = torch.stack([centred_gram(gram, estimator)[0] for gram in grams_of(sides)])
         return centred / torch.linalg.vector_norm(centred, dim=(1, 2), keepdim=True)
@@ -83,8 +83,8 @@ class MatrixMeasure(GridMeasure):
         units = self.units_y
         if rows_y is not None:
             order = torch.from_numpy(rows_y).long().to(device)
-            units = units[:, order][:, :, order]
-        return self.units_x @ units.flatten(1).T
+            units = units[:, order][:, :, order]  # [Ly, n, n]
+        return self.units_x @ units.flatten(1).T  # [Lx, Ly]
 
 
 def _taken(layer: Tensor | Rdm | Gram, rows: Tensor) -> Tensor | Rdm | Gram:

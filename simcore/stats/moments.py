@@ -92,15 +92,12 @@ def _invariant(ends: tuple[int, ...]) -> tuple[int, int] | None:
 
 @cache
 def _pair_matrices(order: int, invariants: tuple[tuple[int, int], ...]) -> tuple[Tensor, ...]:
-    """Return ``M_k = sum of s_P s_P'`` over partitions P of ``2 * order`` places with k blocks.
-
-    ``s_P`` holds the coefficients of ``S_P`` as a linear combination of the invariants.
-    """
+    """Return ``M_k = sum of s_P s_P'`` over partitions P of ``2 * order`` places with k blocks."""
     matrices = [torch.zeros(len(invariants), len(invariants), dtype=torch.float64)]
     matrices *= 2 * order + 1
     for partition in partitions(2 * order):
         blocks = max(partition) + 1
-        coefficients = torch.zeros(len(invariants), dtype=torch.float64)
+        coefficients = torch.zeros(len(invariants), dtype=torch.float64)  # [invariants]
         for merged in partitions(blocks):
             graph = _invariant(tuple(merged[block] for block in partition))
             if graph is None:
@@ -123,7 +120,7 @@ def moment(left: Tensor, right: Tensor, order: int, n: int) -> Tensor:
         (matrices[k] / float(math.perm(n, k)) for k in range(1, min(2 * order, n) + 1)),
         torch.zeros_like(matrices[0]),
     )
-    return left @ form.to(left.device) @ right.T
+    return left @ form.to(left.device) @ right.T  # [Lx, Ly]
 
 
 def pearson3_tail(z: Tensor, skewness: Tensor) -> Tensor:
@@ -164,7 +161,7 @@ def trace_of_cube(matrix: Tensor) -> Tensor:
 
 def _symmetric_product(x: Tensor) -> Tensor:
     """Return ``x' x`` at half the cost of the full product."""
-    product = x.new_empty(x.shape[1], x.shape[1])
+    product = x.new_empty(x.shape[1], x.shape[1])  # [p, p]
     for rows in _row_blocks(x.shape[1]):
         product[rows, rows.start :] = x[:, rows].T @ x[:, rows.start :]
         product[rows.stop :, rows] = product[rows, rows.stop :].T
@@ -174,18 +171,18 @@ def _symmetric_product(x: Tensor) -> Tensor:
 def dense_invariants(gram: Tensor) -> Invariants:
     """Return the invariants of one centred Gram matrix ``[n, n]``, which is overwritten."""
     n = len(gram)
-    trace = gram.diagonal().sum(dtype=torch.float64)
+    trace = gram.diagonal().sum(dtype=torch.float64)  # []
     shift = trace / (n - 1)
-    diagonal = gram.diagonal().double() - shift * (1 - 1 / n)
+    diagonal = gram.diagonal().double() - shift * (1 - 1 / n)  # [n]
     gram += (shift / n).to(gram.dtype)
     gram.diagonal().copy_(diagonal)
     squares, cubes = torch.zeros_like(diagonal), torch.zeros_like(trace)
     for rows in _row_blocks(n):
-        block = gram[rows].square()
-        squares[rows] = block.sum(1).double()
+        block = gram[rows].square()  # [rows, n]
+        squares[rows] = block.sum(1).double()  # [rows]
         block *= gram[rows]
         cubes += block.sum()
-    bilinear = diagonal @ (gram @ diagonal.to(gram.dtype)).double()
+    bilinear = diagonal @ (gram @ diagonal.to(gram.dtype)).double()  # []
     return _invariants(trace, shift, diagonal, squares, cubes, bilinear, trace_of_cube(gram))
 
 
@@ -206,18 +203,18 @@ def linear_invariants(x: Tensor, sums: PowerSums, estimator: str) -> Invariants:
     off the diagonal.
     """
     n = len(x)
-    lengths = sums.lengths
-    total = lengths.sum()
+    lengths = sums.lengths  # [n]
+    total = lengths.sum()  # []
     if estimator == "biased":
         trace = total
-        delta = (total / (n - 1)).expand(n)
+        delta = (total / (n - 1)).expand(n)  # [n]
         diagonal = lengths - total / (n - 1) * (1 - 1 / n)
     else:
         trace = torch.zeros_like(total)
-        delta = n / (n - 2) * lengths - total / ((n - 1) * (n - 2))
+        delta = n / (n - 2) * lengths - total / ((n - 1) * (n - 2))  # [n]
         diagonal = torch.zeros_like(lengths)
-    mean = delta.mean()
-    a = delta / n - mean / (2 * n)
+    mean = delta.mean()  # []
+    a = delta / n - mean / (2 * n)  # [n]
 
     def product(v: Tensor) -> Tensor:  # K v
         return (x @ (v.to(x.dtype) @ x)).double()
@@ -229,7 +226,7 @@ def linear_invariants(x: Tensor, sums: PowerSums, estimator: str) -> Invariants:
     if x.shape[1] < n:
         cube = _linear_trace_of_cube(x, delta, diagonal, squares, product(delta))
     else:
-        m = (x @ x.T).add_(a.to(x.dtype)[:, None]).add_(a.to(x.dtype))
+        m = (x @ x.T).add_(a.to(x.dtype)[:, None]).add_(a.to(x.dtype))  # [n, n]
         m.diagonal().copy_(diagonal)
         cube = trace_of_cube(m)
     return _invariants(trace, trace / (n - 1), diagonal, squares, cubes, bilinear, cube)
@@ -241,7 +238,7 @@ def _shifted_sums(sums: PowerSums, a: Tensor, product: Tensor) -> tuple[Tensor, 
     The powers are multiplied out and simplified by ``K 1 = 0``; ``product`` is ``K a``.
     """
     n, lengths = len(a), sums.lengths
-    a1, a2, a3 = a.sum(), a.square().sum(), a.pow(3).sum()
+    a1, a2, a3 = a.sum(), a.square().sum(), a.pow(3).sum()  # [] each
     squares = sums.squares + 2 * (product - 2 * a * lengths)
     squares = squares + (n - 4) * a.square() + 2 * a * a1 + a2
     cubes = sums.cubes + 6 * (a @ sums.squares) + 6 * (a @ product - 2 * lengths @ a.square())
@@ -274,7 +271,7 @@ def _invariants(
     cube: Tensor,
 ) -> Invariants:
     n = len(diagonal)
-    norm = squares.sum()
+    norm = squares.sum()  # []
     second = torch.stack([diagonal.square().sum(), norm])  # as `SECOND`
     third = torch.stack([diagonal.pow(3).sum(), bilinear, diagonal @ squares, cubes, cube])
     return Invariants(trace, norm + shift.square() * (n - 1), second, third)
@@ -296,10 +293,10 @@ def distribution(measure: CkaMeasure) -> Distribution:
         invariants = [dense_invariants(measure.centred_gram(layer, i)) for i, layer in layers]
     n = measure.n
     x, y = stack(invariants[: len(measure.x)]), stack(invariants[measure.first_column :])
-    scale = torch.sqrt(x.norm[:, None] * y.norm)
+    scale = torch.sqrt(x.norm[:, None] * y.norm)  # [Lx, Ly]
     # For n = 2 the variance is 0, or below 0 by rounding.
     std = torch.sqrt(moment(x.second, y.second, 2, n).clamp(min=0))
-    skewness = moment(x.third, y.third, 3, n) / std**3
+    skewness = moment(x.third, y.third, 3, n) / std**3  # [Lx, Ly]
     return Distribution(x.trace[:, None] * y.trace / (n - 1) / scale, std / scale, skewness)
 
 

@@ -241,7 +241,7 @@ def permutation_test(
     taken = of_rows(measure, X, Y, options, max_memory, permutation_test, permuted=True)
     rows = _draws(rng, taken.n, draws, groups)
     if isinstance(taken, CkaMeasure):
-        values = _cka_values(taken, rows, progress)
+        values = _cka_values(taken, rows, progress)  # [1 + draws, Lx, Ly]
         observed = taken.observed()
     else:
         observed, values = taken.draws(rows, "permutation_test", progress)
@@ -265,7 +265,7 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
     like, double = measure.x[0], torch.float64
     values = like.new_empty((draws, count_x, count_y), dtype=double)
     norms_x, norms_y = (like.new_empty(count, dtype=double) for count in (count_x, count_y))
-    order = torch.from_numpy(rows).to(measure.device)
+    order = torch.from_numpy(rows).to(measure.device)  # [draws, n]
     held = RESULT_COPIES * values.nbytes + 2 * rows.nbytes
     stores = blocks_of_stores(
         measure,
@@ -275,7 +275,7 @@ def _cka_values(measure: CkaMeasure, rows: np.ndarray, progress: bool) -> Tensor
     )
     with progress_bar("permutation_test", progress):
         for i, j, x, y in stores:
-            products = permuted_gram_products(x.grams, y.grams, order)
+            products = permuted_gram_products(x.grams, y.grams, order)  # [draws, padded, padded]
             values[:, i, j] = products[:, : x.count, : y.count]
             norms_x[i], norms_y[j] = x.norms, y.norms
     return normalise(values, norms_x, norms_y)
@@ -295,9 +295,9 @@ def _summary(
     ``best`` is the value of a layer with itself: 1, or 0 for distances, whose small values count.
     """
     values = values.masked_fill(observed.isnan(), float("nan"))
-    compared, null = values[0], values[1 : 1 + permutations]
+    compared, null = values[0], values[1 : 1 + permutations]  # [Lx, Ly], [draws, Lx, Ly]
     moved = values[1 + permutations :] if len(values) > 1 + permutations else null
-    ties = rounding(compared, grid.dtype)
+    ties = rounding(compared, grid.dtype)  # [Lx, Ly]
     reached = (null >= compared - ties if best > 0 else null <= compared + ties).sum(0)
     pvalue, familywise = (
         ((1 + count.double()) / (1 + len(null))).masked_fill(compared.isnan(), float("nan"))
@@ -323,8 +323,8 @@ def _reached_by_the_best(
     """Return how many draws have a pair of different layers that reaches each observed value."""
     sign = 1.0 if best > 0 else -1.0
     left_out = null.isnan() if selves is None else null.isnan() | selves.to(null.device)
-    extreme = (sign * null).masked_fill_(left_out, -torch.inf).amax((1, 2))
-    return (extreme[:, None, None] >= sign * observed - ties).sum(0)
+    extreme = (sign * null).masked_fill_(left_out, -torch.inf).amax((1, 2))  # [draws]
+    return (extreme[:, None, None] >= sign * observed - ties).sum(0)  # [Lx, Ly]
 
 
 def _by_moments(measure: CkaMeasure, progress: bool) -> PermutationTest:

@@ -212,10 +212,7 @@ class GridMeasure:
     def _decompose(
         self, measure: record.Measure, x: list[Tensor], y: list[Tensor], bound: int
     ) -> int:
-        """Replace layers by bases, with truncation and scaling applied; return their bytes.
-
-        The observed grid has warned of their ranks and cuts.
-        """
+        """Replace layers by bases, with truncation and scaling applied; return their bytes."""
         cut_x = cut_y = None
         basis_options: dict[str, Any] = {}
         if "truncation" in measure.options:

@@ -103,6 +103,7 @@ def judge_alike(
             return math.inf
         return _Noise(x, y, *_circumstances(a, noise, name)).apart(x, y)
 
+    # Layers of one place or name, or of a shift that noise explains.
     pairs, message = pair_layers(list(a), list(b), lambda *names: apart(*names) <= limit)
     known = [(x, y) for x, y in pairs if x is not None and y is not None]
     rows = [(len(a[x]), len(b[y])) for x, y in known]
@@ -126,6 +127,7 @@ def _judge(
     """Return the verdict of a pair of layers."""
     x, y = _read(a, "a", names[0]), _read(b, "b", names[1])
     far = math.inf, math.inf, math.inf
+    # What needs no noise: shapes, equal bits, and values that are not finite.
     if len(x) != len(y):
         note = f"{len(x)} rows in A, {len(y)} in B: name layers that belong together"
         return LayerVerdict(*names, DIFFERENT, *far, note=note, n=len(x))
@@ -139,6 +141,7 @@ def _judge(
         rows = tuple(broken.nonzero()[:WORST_ROWS, 0].tolist())
         note = f"NaN or infinite entries in {int(broken.sum())} of {len(y)} rows of B"
         return LayerVerdict(*names, DIFFERENT, *far, rows=rows, note=note, n=len(x))
+    # Distances in units of the noise; beyond the limit, a map may explain them.
     unit = _Noise(x, y, *_circumstances(a, noise, names[0]))
     x, y = x.double(), y.double()
     distances = unit.rows(x, y)

@@ -71,6 +71,7 @@ def measure_noise(
     noise = {"again": runs.of(batch)}
     size = _examples(batch)
     labels: list[str] = []
+    # The same examples one by one, and from last to first.
     if size > 1:
         single = list(runs.states([_taken(batch, [i]) for i in range(size)]))
         counts = {name: [len(one[name]) for one in single] for name in single[0]}
@@ -85,6 +86,7 @@ def measure_noise(
     padded = _padded(batch, runs.model)
     if padded is not None:
         noise["padded"] = runs.of(padded)
+    # The same batch on another number of threads, and in other precisions.
     device = device_of(runs.model)
     if device is None or device.type == "cpu":
         threads = 1 if torch.get_num_threads() > 1 else 2

@@ -18,14 +18,15 @@ from simcore.align import (
     TooFewRowsError,
     align_pairs,
 )
+from support.trained import trained
 
 X = np.random.default_rng(0).standard_normal((60, 5))
 QUICK = {"max_epochs": 2, "hidden": 4}
 
 
 def make(method):
-    trained = {"linear-gd": {"max_epochs": 2}, "inn": QUICK, "mlp": QUICK}
-    return METHODS[method](**trained.get(method, {}))
+    quick = {"linear-gd": {"max_epochs": 2}, "inn": QUICK, "mlp": QUICK}
+    return METHODS[method](**trained(**quick.get(method, {})))
 
 
 def spoiled(value):
@@ -90,9 +91,13 @@ TOO_FEW = {
     "cca": (CCAAligner(), 6, r"wanted at least 7 rows for the canonical directions, got 6"),
     "svcca": (SVCCAAligner(truncation=4), 5, r"wanted at least 6 rows.*got 5"),
     "pwcca": (PWCCAAligner(), 6, r"wanted at least 7 rows.*got 6"),
-    "linear-gd": (GradientLinearAligner(max_epochs=2), 3, r"wanted at least 4 rows for .*got 3"),
-    "inn": (INNAligner(**QUICK), 3, r"wanted at least 4 rows for training.*got 3"),
-    "mlp": (MLPAligner(**QUICK), 3, r"wanted at least 4 rows for training.*got 3"),
+    "linear-gd": (
+        GradientLinearAligner(**trained(max_epochs=2)),
+        3,
+        r"wanted at least 4 rows for .*got 3",
+    ),
+    "inn": (INNAligner(**trained(**QUICK)), 3, r"wanted at least 4 rows for training.*got 3"),
+    "mlp": (MLPAligner(**trained(**QUICK)), 3, r"wanted at least 4 rows for training.*got 3"),
 }
 
 
@@ -125,19 +130,43 @@ PARAMETERS = {
     "scale": (CCAAligner(scale="two"), r"scale: wanted 'one' or 'rho', got 'two'"),
     "truncation": (SVCCAAligner(truncation=2.5), r"truncation: wanted a share in \(0, 1\]"),
     "weight_share": (PWCCAAligner(weight_share=0), r"weight_share: wanted a share.*got 0"),
-    "optimizer": (INNAligner(optimizer="sgd"), r"optimizer: wanted 'adam' or 'adamw', got 'sgd'"),
-    "learning_rate": (INNAligner(learning_rate=0), r"learning_rate: wanted more than 0, got 0"),
-    "weight_decay": (INNAligner(weight_decay=-1), r"weight_decay: wanted at least 0, got -1"),
-    "warmup": (INNAligner(warmup=1.0), r"warmup: wanted a share in \[0, 1\), got 1.0"),
-    "max_epochs": (MLPAligner(max_epochs=0), r"max_epochs: wanted at least 1, got 0"),
-    "batch_size": (MLPAligner(batch_size=0), r"batch_size: wanted at least 1, got 0"),
-    "patience": (MLPAligner(patience=0), r"patience: wanted at least 1, got 0"),
-    "validation_share": (INNAligner(validation_share=1), r"validation_share: wanted a share"),
-    "schedule": (INNAligner(schedule="step"), r"schedule: wanted 'cosine' or 'exponential', got"),
-    "decay": (GradientLinearAligner(decay=0), r"decay: wanted a factor in \(0, 1\], got 0"),
-    "max_steps": (GradientLinearAligner(max_steps=0), r"max_steps: wanted at least 1, got 0"),
-    "group": (GradientLinearAligner(group=0), r"group: wanted at least 1, got 0"),
-    "init": (GradientLinearAligner(init="zero"), r"init: wanted 'default' or 'xavier', got"),
+    "optimizer": (
+        INNAligner(**trained(optimizer="sgd")),
+        r"optimizer: wanted 'adam' or 'adamw', got 'sgd'",
+    ),
+    "learning_rate": (
+        INNAligner(**trained(learning_rate=0)),
+        r"learning_rate: wanted more than 0, got 0",
+    ),
+    "weight_decay": (
+        INNAligner(**trained(weight_decay=-1)),
+        r"weight_decay: wanted at least 0, got -1",
+    ),
+    "warmup": (INNAligner(**trained(warmup=1.0)), r"warmup: wanted a share in \[0, 1\), got 1.0"),
+    "max_epochs": (MLPAligner(**trained(max_epochs=0)), r"max_epochs: wanted at least 1, got 0"),
+    "batch_size": (MLPAligner(**trained(batch_size=0)), r"batch_size: wanted at least 1, got 0"),
+    "patience": (MLPAligner(**trained(patience=0)), r"patience: wanted at least 1, got 0"),
+    "validation_share": (
+        INNAligner(**trained(validation_share=1)),
+        r"validation_share: wanted a share",
+    ),
+    "schedule": (
+        INNAligner(**trained(schedule="step")),
+        r"schedule: wanted 'cosine' or 'exponential', got",
+    ),
+    "decay": (
+        GradientLinearAligner(**trained(decay=0)),
+        r"decay: wanted a factor in \(0, 1\], got 0",
+    ),
+    "max_steps": (
+        GradientLinearAligner(**trained(max_steps=0)),
+        r"max_steps: wanted at least 1, got 0",
+    ),
+    "group": (GradientLinearAligner(**trained(group=0)), r"group: wanted at least 1, got 0"),
+    "init": (
+        GradientLinearAligner(**trained(init="zero")),
+        r"init: wanted 'default' or 'xavier', got",
+    ),
     "block": (INNAligner(block="nice"), r"block: wanted 'coupling' or 'pair', got 'nice'"),
     "mixing": (
         INNAligner(block="pair", mixing="permutation"),
@@ -158,7 +187,7 @@ def test_parameters_out_of_range(name):
 @pytest.mark.parametrize("name", ["max_epochs", "batch_size", "patience", "seed"])
 def test_counts_are_integers(name):
     with pytest.raises(TypeError, match=rf"{name}: wanted an integer, got 2\.5"):
-        INNAligner(**{name: 2.5}).fit(X, X)
+        INNAligner(**trained(**{name: 2.5})).fit(X, X)
 
 
 @pytest.mark.parametrize("value", [True, 2.5, "all"], ids=repr)
@@ -180,9 +209,9 @@ def test_parameters_that_do_not_exist():
 def test_an_inn_keeps_the_number_of_columns():
     message = "Y: wanted as many columns as X, 2 or more, got 4 for X's 5"
     with pytest.raises(ValueError, match=message):
-        INNAligner(**QUICK).fit(X, X[:, :4])
+        INNAligner(**trained(**QUICK)).fit(X, X[:, :4])
     with pytest.raises(ValueError, match="got 1 for X's 1"):
-        INNAligner(**QUICK).fit(X[:, :1], X[:, :1])
+        INNAligner(**trained(**QUICK)).fit(X[:, :1], X[:, :1])
 
 
 def test_constant_rows_have_no_canonical_directions():

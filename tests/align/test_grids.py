@@ -7,6 +7,7 @@ import torch
 from simcore.align import METHODS, TooFewRowsError, align_grid, align_pairs
 from simcore.align import grids as grids_module
 from support.tolerance import FLOAT32_LINEAR_MAP, FLOAT64_LINEAR_MAP
+from support.trained import trained
 
 ROWS = 90
 QUICK = {"linear-gd": {"max_epochs": 3}, "inn": {"max_epochs": 3, "hidden": 8}}
@@ -35,7 +36,7 @@ def numbers(errors):
 def test_errors_are_those_of_single_maps(method):
     widths = (5, 5) if method == "inn" else (5, 3)
     x, y = side(widths, 0), side(widths, 1)
-    params = QUICK.get(method, {})
+    params = trained(**QUICK.get(method, {}))
     found = align_grid(x, y, method, heldout=0.3, split_seed=2, at_once=3, **params)
     for i, one in enumerate(x):
         for j, other in enumerate(y):

@@ -22,6 +22,7 @@ from support.tolerance import (
     INVERSE_ABSOLUTE,
     max_error,
 )
+from support.trained import trained
 
 QUICK = {"max_epochs": 3, "hidden": 8, "batch_size": 32}
 
@@ -34,7 +35,7 @@ def rows(n=200, p=6, q=6, seed=0, noise=0.3):
 
 
 def make(method, **params):
-    return METHODS[method](**{**quick(method), **params})
+    return METHODS[method](**trained(**{**quick(method), **params}))
 
 
 def quick(method):
@@ -210,7 +211,7 @@ def test_inputs_are_left_alone(method):
 @pytest.mark.parametrize("columns", [6, 7])
 def test_inn_undoes_itself_after_training(dtype, bound, columns):
     x, y = (torch.from_numpy(side).to(dtype) for side in rows(p=columns, q=columns))
-    aligner = INNAligner(hidden=16, max_epochs=20).fit(x, y)
+    aligner = INNAligner(**trained(hidden=16, max_epochs=20)).fit(x, y)
     assert aligner.log_.best_epoch > 0
     back = aligner.inverse_transform(aligner.transform(x))
     assert max_error(back, x) / float(x.abs().max()) < bound
@@ -219,7 +220,8 @@ def test_inn_undoes_itself_after_training(dtype, bound, columns):
 def test_permutations_between_blocks_are_undone_too():
     x, y = rows()
     mixed, plain = (
-        INNAligner(**QUICK, mixing=mixing).fit(x, y) for mixing in ("permutation", "none")
+        INNAligner(**trained(**QUICK, mixing=mixing)).fit(x, y)
+        for mixing in ("permutation", "none")
     )
     assert max_error(mixed.transform(x), plain.transform(x)) > ALIGNED
     back = mixed.inverse_transform(mixed.transform(x))
@@ -229,7 +231,7 @@ def test_permutations_between_blocks_are_undone_too():
 def test_same_seed_same_bits_another_seed_another_map():
     x, y = rows()
     first, second, other = (
-        INNAligner(**QUICK, seed=seed).fit(x, y).transform(x) for seed in (0, 0, 1)
+        INNAligner(**trained(**QUICK, seed=seed)).fit(x, y).transform(x) for seed in (0, 0, 1)
     )
     assert np.array_equal(first, second)
     assert not np.array_equal(first, other)
@@ -238,13 +240,13 @@ def test_same_seed_same_bits_another_seed_another_map():
 def test_training_leaves_the_random_state_alone():
     x, y = rows()
     before = torch.random.get_rng_state()
-    INNAligner(**QUICK).fit(x, y)
+    INNAligner(**trained(**QUICK)).fit(x, y)
     assert torch.equal(before, torch.random.get_rng_state())
 
 
 def test_mlp_maps_to_another_width_and_has_no_inverse():
     x, y = rows(q=3)
-    aligner = MLPAligner(**QUICK).fit(x, y)
+    aligner = MLPAligner(**trained(**QUICK)).fit(x, y)
     assert aligner.transform(x).shape == (200, 3)
     assert not hasattr(aligner, "inverse_transform")
     with pytest.raises(AttributeError, match=r"no inverse_transform.*INNAligner"):
@@ -264,7 +266,7 @@ def test_mlp_maps_to_another_width_and_has_no_inverse():
 )
 def test_pairs_trained_together_end_where_they_end_alone(method, options):
     sides = [rows(seed=seed) for seed in range(3)]
-    params = {**quick(method), "max_epochs": 5, **options}
+    params = trained(**{**quick(method), "max_epochs": 5, **options})
     xs, ys = zip(*sides, strict=True)
     together = align_pairs(xs, ys, method, **params)
     for i, result in enumerate(together):
@@ -281,7 +283,7 @@ def test_pairs_trained_together_end_where_they_end_alone(method, options):
 def test_heldout_rows_are_not_fitted(method):
     x, y = rows()
     spoiled = y.copy()
-    given = quick(method)
+    given = trained(**quick(method))
     (first,) = align_pairs([x], [y], method, heldout=0.25, split_seed=3, **given)
     held = torch.randperm(200, generator=torch.Generator().manual_seed(3))[:50].numpy()
     spoiled[held] += 100 * np.random.default_rng(1).standard_normal((50, 6))

@@ -21,6 +21,7 @@ from support.tolerance import (
     SYNTHETIC_RATIO,
     max_error,
 )
+from support.trained import trained
 
 QUICK = {"max_epochs": 6, "hidden": 8, "batch_size": 32}
 LINEAR_METHODS = ("linear", "cca", "svcca", "pwcca")
@@ -29,8 +30,8 @@ LINEAR_METHODS = ("linear", "cca", "svcca", "pwcca")
 def short(method):
     """Parameters of a short training; the linear map has no hidden layer."""
     if method == "linear-gd":
-        return {"max_epochs": 6, "batch_size": 32}
-    return QUICK if method in ("inn", "mlp") else {}
+        return trained(max_epochs=6, batch_size=32)
+    return trained(**QUICK) if method in ("inn", "mlp") else {}
 
 
 def curved(n=200, p=6, seed=0):
@@ -52,7 +53,9 @@ def test_rate_rises_linearly_and_falls_as_half_a_cosine():
 
 def test_training_stops_early_and_keeps_the_best_epoch():
     x, y = curved(n=60)
-    aligner = INNAligner(hidden=64, max_epochs=300, patience=5, learning_rate=3e-2).fit(x, y)
+    aligner = INNAligner(**trained(hidden=64, max_epochs=300, patience=5, learning_rate=3e-2)).fit(
+        x, y
+    )
     log = aligner.log_
     assert log.stopped == "patience"
     assert len(log.heldout) == log.best_epoch + 5 + 1 < 300
@@ -69,14 +72,14 @@ def test_the_rows_that_decide_when_to_stop_are_not_learnt_from():
     held = torch.randperm(200, generator=torch.Generator().manual_seed(0))[:20]
     spoiled = y.clone()
     spoiled[held] += 5
-    params = {**QUICK, "normalize": False, "patience": 100}
-    logs = [INNAligner(**params).fit(x, side).log_ for side in (y, spoiled)]
+    params = trained(**QUICK, normalize=False, patience=100)
+    logs = [INNAligner(**trained(**params)).fit(x, side).log_ for side in (y, spoiled)]
     assert logs[0].train == logs[1].train
     assert min(logs[1].heldout) > max(logs[0].heldout)
 
 
 def test_without_patience_all_epochs_run():
-    log = INNAligner(**QUICK, patience=100).fit(*curved()).log_
+    log = INNAligner(**trained(**QUICK, patience=100)).fit(*curved()).log_
     assert (log.stopped, len(log.heldout)) == ("epochs", 7)
 
 
@@ -85,7 +88,7 @@ def test_a_nan_loss_stops_one_pair_and_restores_its_best_state(method):
     x, y = curved()
     huge = y.clone()
     huge[:, 0] *= 1e25  # its squared errors overflow float32
-    params = {**QUICK, "normalize": False, "optimizer": "adam"}
+    params = trained(**QUICK, normalize=False, optimizer="adam")
     with pytest.warns(UserWarning, match=r"loss of pair 1 became NaN.*best state, of epoch 0"):
         good, bad = align_pairs([x, x], [y, huge], method, **params)
     assert bad.aligner.log_.stopped == "nan"
@@ -101,12 +104,12 @@ def test_a_diverging_rate_keeps_what_was_learnt_before(kind, monkeypatch):
     # Four epochs of 5 steps as usual, then steps that throw the weights out of float32's range.
     monkeypatch.setattr(_training, "rate", lambda step, *_: 1.0 if step < 20 else 1e38)
     with pytest.warns(UserWarning, match="NaN or infinite in epoch 5; kept the best state"):
-        aligner = kind(**QUICK, learning_rate=1e-2).fit(x, y)
+        aligner = kind(**trained(**QUICK, learning_rate=1e-2)).fit(x, y)
     log = aligner.log_
     assert log.stopped == "nan"
     assert log.best_epoch == np.argmin(log.heldout[:5]) > 0
     monkeypatch.setattr(_training, "rate", lambda *_: 1.0)
-    short = kind(**{**QUICK, "max_epochs": 4}, learning_rate=1e-2).fit(x, y)
+    short = kind(**trained(**{**QUICK, "max_epochs": 4}, learning_rate=1e-2)).fit(x, y)
     assert torch.equal(aligner.transform(x), short.transform(x))
 
 
@@ -122,7 +125,9 @@ def test_inn_recovers_a_random_inn_where_linear_methods_cannot():
     linear += [align_pairs([x], [y], "linear", ridge=ridge)[0].heldout for ridge in (1.0, 100.0)]
     best = min(linear, key=lambda error: error.relative)
     assert best.relative > SYNTHETIC_LINEAR_RELATIVE
-    inn = align_pairs([x], [y], "inn", hidden=64, max_epochs=25, learning_rate=5e-3)[0].heldout
+    inn = align_pairs([x], [y], "inn", **trained(hidden=64, max_epochs=25, learning_rate=5e-3))[
+        0
+    ].heldout
     assert best.mse > SYNTHETIC_RATIO * inn.mse
 
 

@@ -11,6 +11,7 @@ from simcore.align import REN2023, GradientLinearAligner, INNAligner, LinearAlig
 from simcore.align._paired import PairedCouplings, PairedFlow
 from support.published import published_loop, untrained
 from support.tolerance import ALIGNED, FLOAT64_LINEAR_MAP, INVERSE_ABSOLUTE, max_error
+from support.trained import trained
 
 
 def layers(count=1, n=48, p=5, q=5, seed=0):
@@ -31,7 +32,7 @@ def test_the_published_training_of_a_linear_map(count):
     x, y = layers(count)
     params = {**REN2023["linear-gd"], "max_steps": 40 * count, "batch_size": 8, "group": count}
     params["learning_rate"] = 1e-2
-    aligner = GradientLinearAligner(**params, seed=3)
+    aligner = GradientLinearAligner(**trained(**params, seed=3))
     sides = interleaved(x, 8), interleaved(y, 8)
     plain = untrained(*sides, **params, seed=3)
     start = plain(x[0]).detach()
@@ -46,7 +47,7 @@ def test_the_published_training_of_a_linear_map(count):
 def test_weights_of_the_published_start_are_xaviers():
     x, y = layers(p=1000, q=500, n=4)
     params = {**REN2023["linear-gd"], "max_steps": 1, "learning_rate": 1e-12}
-    network = GradientLinearAligner(**params).fit(x[0], y[0]).network_
+    network = GradientLinearAligner(**trained(**params)).fit(x[0], y[0]).network_
     for weights, variance in ((network.weight, 2 / 1500), (network.bias, 2 / 501)):
         sampling = 4 * math.sqrt(2 / weights.numel())
         assert abs(float(weights.detach().square().mean()) / variance - 1) < sampling
@@ -79,7 +80,7 @@ def test_the_published_flow_is_two_couplings_with_shared_networks():
 def test_the_published_flow_is_undone_after_training():
     x, y = layers()
     params = {**REN2023["inn"], "max_steps": 60, "batch_size": 16, "learning_rate": 1e-3}
-    aligner = INNAligner(**params).fit(x[0], y[0])
+    aligner = INNAligner(**trained(**params)).fit(x[0], y[0])
     assert aligner.network_[0].shift.trunk[0].weight.shape == (1, 5, 20)
     back = aligner.inverse_transform(aligner.transform(x[0]))
     assert max_error(back, x[0]) < INVERSE_ABSOLUTE[torch.float64] * float(x.abs().max())
@@ -89,14 +90,16 @@ def test_the_published_flow_is_undone_after_training():
 def test_without_xavier_the_pair_starts_at_the_identity():
     x, y = layers()
     one_step = {"max_steps": 1, "learning_rate": 1e-12, "normalize": False}
-    aligner = INNAligner(block="pair", hidden=8, validation_share=0.0, **one_step).fit(x[0], y[0])
+    aligner = INNAligner(**trained(block="pair", hidden=8, validation_share=0.0, **one_step)).fit(
+        x[0], y[0]
+    )
     assert max_error(aligner.transform(x[0]), x[0]) < ALIGNED
 
 
 def test_gradient_descent_comes_close_to_least_squares():
     x, y = (side[0] for side in layers(n=400, q=3))
     best = LinearAligner().fit(x, y).errors(x, y)
-    aligner = GradientLinearAligner(learning_rate=3e-2).fit(x, y)
+    aligner = GradientLinearAligner(**trained(learning_rate=3e-2)).fit(x, y)
     found = aligner.errors(x, y)
     assert best.mse < found.mse < 1.05 * best.mse
     predicted = x @ aligner.coef_ + aligner.intercept_
@@ -109,9 +112,9 @@ def test_gradient_descent_comes_close_to_least_squares():
 def test_published_training_leaves_the_linear_map_near_its_start():
     x, y = layers(n=640, p=16, q=16)
     params = REN2023["linear-gd"]
-    assert params["learning_rate"] / (1 - params["decay"]) == pytest.approx(1e-4)
+    assert params["training"].learning_rate / (1 - params["training"].decay) == pytest.approx(1e-4)
     start, end = (
-        GradientLinearAligner(**{**params, "max_steps": steps}).fit(x[0], y[0]).coef_
+        GradientLinearAligner(**trained(**{**params, "max_steps": steps})).fit(x[0], y[0]).coef_
         for steps in (1, 3000)
     )
     moved = (end - start).abs()
@@ -124,6 +127,6 @@ def test_a_nan_loss_without_heldout_rows_keeps_the_last_finite_state():
     huge = y * 1e25
     params = {"validation_share": 0.0, "normalize": False, "optimizer": "adam", "max_epochs": 2}
     with pytest.warns(UserWarning, match="loss became NaN or infinite in epoch 1"):
-        aligner = GradientLinearAligner(**params).fit(x, huge)
+        aligner = GradientLinearAligner(**trained(**params)).fit(x, huge)
     assert (aligner.log_.stopped, aligner.log_.best_epoch) == ("nan", 0)
     assert bool(torch.isfinite(aligner.transform(x)).all())

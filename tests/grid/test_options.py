@@ -6,12 +6,13 @@ import torch
 
 from simcore import align, cka_grid, gulp_grid, mixedsim_grid, nn, stats, svcca_grid
 from support.cases import Case, layers
+from support.trained import trained
 
 X = layers(Case(40, widths=(5, 6)), torch.float64)
 
 
 def fitted(kind, **options):
-    return kind(seed=0, max_epochs=2, **options).fit(X[0], X[1]).errors(*X).mse
+    return kind(**trained(seed=0, max_epochs=2, **options)).fit(X[0], X[1]).errors(*X).mse
 
 
 # name: (what a value of the option gives, a value)

@@ -31,6 +31,7 @@ FLOORS = (
     (
         "_column_spaces",
         "_decomposed",
+        "_procrustes",
         "_top",
         "minibatch",
         "align",
@@ -40,7 +41,7 @@ FLOORS = (
         "imd",
         "topology",
     ),
-    ("_procrustes", "_weights", "gallery", "neurons", "subspaces"),
+    ("_weights", "gallery", "neurons", "subspaces"),
     ("cca",),
     ("stats",),
     ("measures",),

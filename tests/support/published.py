@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from simcore.align import GradientLinearAligner
+from support.trained import trained
 
 
 def published_loop(module, x, y, *, steps, batch, rate=1e-6):
@@ -28,7 +29,7 @@ def published_loop(module, x, y, *, steps, batch, rate=1e-6):
 def untrained(x, y, **params) -> nn.Linear:
     """Return a plain linear layer with the initial weights of a `GradientLinearAligner`."""
     params = {**params, "max_steps": 1, "learning_rate": 1e-12}
-    start = GradientLinearAligner(**params).fit(x, y).network_
+    start = GradientLinearAligner(**trained(**params)).fit(x, y).network_
     plain = nn.Linear(x.shape[1], y.shape[1], dtype=x.dtype)
     with torch.no_grad():
         plain.weight.copy_(start.weight[0].T)

@@ -16,6 +16,7 @@ from torch import Tensor
 import simcore
 from simcore import align, nn, stats
 from simcore._measures import MEASURES
+from support.trained import trained
 
 Inputs = Callable[[int], tuple[Tensor, ...]]
 
@@ -151,12 +152,14 @@ def _aligners() -> dict[str, list[Row]]:
     small = {"hidden": 4, "max_epochs": 2}
     return {
         "align.LinearAligner": _aligner(align.LinearAligner()),
-        "align.GradientLinearAligner": _aligner(align.GradientLinearAligner(max_epochs=2)),
+        "align.GradientLinearAligner": _aligner(
+            align.GradientLinearAligner(**trained(max_epochs=2))
+        ),
         "align.CCAAligner": _aligner(align.CCAAligner()),
         "align.SVCCAAligner": _aligner(align.SVCCAAligner()),
         "align.PWCCAAligner": _aligner(align.PWCCAAligner()),
-        "align.INNAligner": _aligner(align.INNAligner(n_blocks=2, **small)),
-        "align.MLPAligner": _aligner(align.MLPAligner(**small)),
+        "align.INNAligner": _aligner(align.INNAligner(**trained(n_blocks=2, **small))),
+        "align.MLPAligner": _aligner(align.MLPAligner(**trained(**small))),
     }
 
 
@@ -323,6 +326,7 @@ NOT_TRACED = {
     "align.REN2023": "a dictionary of parameters",
     "align.NotFittedError": "an exception",
     "align.PairResult": "a result",
+    "align.Training": "the options of a training",
     "align.align_grid": "fits aligners and gives numbers, no tensors",
     "align.align_pairs": "fits aligners and gives objects, no tensors",
     "nn.ACTIVATIONS": "a dictionary of torch's functions",

@@ -185,6 +185,8 @@ class GramPass {
                      int64_t begin, int64_t end) {
     const int64_t p = grid_.layers[l].width, width = isa_.width;
     const int64_t j0 = tile.groups.front().column;
+    // Row i is lane i % width of panel i / width, and a panel is [p][width]: the block of features
+    // from k on begins k * width entries into it. The columns lie in panels alike.
     const T* a = rows_.data->data() + rows_.offset[l];
     T* g = gram_.data() + l * tile_stride_;
     for (const auto& [k, depth] : blocks_of_features(p)) {
@@ -208,6 +210,8 @@ class GramPass {
     const int64_t valid_columns = std::min(unit_, grid_.n - group.column);
     for (int64_t i = begin; i < end; i++) {
       const int64_t row = tile.i0 + i;
+      // Entries of columns up to the row itself are zeroed: each pair counts once, and the diagonal
+      // is added in float64 elsewhere. Rows and columns beyond n are padding.
       const int64_t first =
           row < grid_.n ? std::clamp<int64_t>(row + 1 - group.column, 0, unit_) : unit_;
       std::fill(g + i * unit_, g + i * unit_ + first, T(0));

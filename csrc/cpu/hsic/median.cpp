@@ -89,6 +89,7 @@ class MedianPass {
   void multiply(int64_t begin, int64_t end, int64_t column, T* g) const {
     const int64_t p = layer_.width, w = isa_.width;
     for (int64_t i = begin; i < end; i += isa_.mr)
+      // Row i is lane i % w of panel i / w; a panel is [p][w].
       isa_.micro[kMaxPanels - 1](panels_.data() + i / w * w * p + i % w,
                                  panels_.data() + column * p, w * p, p, g + (i - begin) * unit_,
                                  unit_, false);

@@ -41,6 +41,7 @@ inline void multiply(const float* left, int64_t left_stride, int64_t rows, const
                      int64_t c_stride, bool accumulate) {
   for (int64_t j = 0; j < columns; j += kGroup)
     for (int64_t i = 0; i < rows; i += kRows)
+      // Row i is lane i % kW of panel i / kW; j is the first lane of its panel.
       micro<float, kGroupPanels>(left + i / kW * left_stride + i % kW,
                                  right + j / kW * right_stride, right_stride, depth,
                                  c + i * c_stride + j, c_stride, accumulate);
@@ -76,6 +77,7 @@ inline void transpose_rows(const float* panels, int64_t stride, int64_t columns,
 // v[0, m) <- the reflector I - tau v v^T with v[c] = 1 and zeros above that makes column c of the
 // panel zero below its entry c. Returns tau.
 inline float reflector(const float* panel, int64_t m, int64_t c, float* v) {
+  // Column c is lane c % kW of panel c / kW, and a panel is [m][kW].
   const float* column = panel + c / kW * m * kW + c % kW;
   double below = 0;
   for (int64_t i = 0; i < c; i++) v[i] = 0;
@@ -208,6 +210,7 @@ inline void form_z(const float* m3, int64_t panel, int64_t rows, int64_t columns
 // Takes one step at k: eliminates in columns [k, k + kBand), then in the rows beside them.
 inline void eliminate(float* m, int64_t rows, int64_t cols, int64_t k, BandWork& work, double* b) {
   const int64_t length = rows - k, columns = cols - k - kBand, panel = rows * kW;
+  // Entry (i, j) of the band lies in row k + i of b, j - i places right of the diagonal.
   const auto entry = [&](int64_t i, int64_t j) -> double& {
     return b[(k + i) * (kBand + 1) + j - i];
   };
@@ -311,6 +314,7 @@ inline DVec resolvent_trace(const double* band, int64_t size, DVec shift, BandEn
   DVec trace{}, value[length + 1], slope[length + 1];
   for (int64_t i = 0; i < size; i++) {
     const int64_t known = i < kBand ? i : kBand;
+    // The ring holds column i - k in the slot of its number modulo kBand.
     for (int64_t k = 1; k <= known; k++) columns[k] = ring + (i - k) % kBand * length;
     for (int64_t d = 0; d + 1 < length; d += 2)
       band_column(band + i * length, columns, known < kBand - d ? known : kBand - d, d, value,

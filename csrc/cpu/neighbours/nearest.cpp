@@ -5,11 +5,11 @@
 //           distances in float64.
 // Shapes    a layer [n, p] at a time; tiles of kTaskRows rows by kTaskRows columns, j > i alone.
 // Plan      pack the layer; one task per tile: a group of columns at a time (one micro-kernel call
-//           wide), its products and, while these are in cache, both uses of each: i is a candidate
-//           for j, and j for i. The candidates of a block of rows are behind a lock. Then rows in
+//           wide), and its products while they are in cache. Each product serves two rows: j may be
+//           near i, and i near j. The candidates of a block of rows are behind a lock. Then rows in
 //           parallel: float64 distances of the candidates, sorted. Where no distances are asked
-//           for, keys that differ by more than rounding have the last word, and only the rows among
-//           which they cannot decide are compared in float64.
+//           for, keys decide wherever they differ by more than their rounding, and float64
+//           distances order the rest.
 // Cost      n^2 p flops a layer; per product two comparisons, and a candidate pushed k (1 + ln(n /
 //           k)) times a row. n k p terms in float64. 13 layers of [1600, 768], k = 10, on one core
 //           at 60 Gflop/s: products .43 s; foreseen beside them: packing .05, comparisons .03,

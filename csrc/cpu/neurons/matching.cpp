@@ -1,11 +1,11 @@
 // Best partners and one-to-one matches of the neurons of all layer pairs.
 //
 // Math      gains g_ij to be summed: Pearson correlations, or products x_i'y_j of columns that are
-//           not centred. A product is n m_i m'_j more than that of the centred columns, m the
-//           means; of that, what depends on the neuron of the narrower layer alone changes no
-//           assignment and is left out. Squared distance of the matched layers: sum over rows and
-//           neurons of (x - y)^2, the unmatched ones against 0. Angle: 2 asin(d / 2) with d the
-//           distance of the layers over their Frobenius norms.
+//           not centred: x_i'y_j = (centred product) + n m_i m'_j, m the means. All neurons of the
+//           narrower layer are assigned, so that a term of such a neuron alone is the same for
+//           every assignment, and is left out. Squared distance of the matched layers: sum over
+//           rows and neurons of (x - y)^2, the unmatched ones against 0. Angle: 2 asin(d / 2) with
+//           d the distance of the layers over their Frobenius norms.
 // Shapes    a matrix of gains [narrower, wider] a pair, negated, in T; neurons without variance
 //           have no row or column in it.
 // Plan      for groups of pairs whose matrices memory has room for:

@@ -111,6 +111,8 @@ class ColumnProducts {
                    Scratch& scratch) {
     const int64_t w = isa_.width, tile = plan_.tile_cols;
     alignas(64) T block[kMaxUnit * kMaxUnit];
+    // Column i is lane i % w of panel i / w. A panel of the left is [n][w], of which `depth` rows
+    // from `row` on are read; one of the right holds these rows alone.
     for (int64_t j = 0; j < columns; j += unit_)
       for (int64_t i = 0; i < left_columns; i += isa_.mr) {
         isa_.micro[kMaxPanels - 1](left_.data() + i / w * w * grid_.n + row * w + i % w,

@@ -148,6 +148,7 @@ class RankPass {
     parallel_tasks(rt_, (n_ + kTaskRows - 1) / kTaskRows, [&](int64_t task, int) {
       const int64_t begin = task * kTaskRows, end = std::min(begin + kTaskRows, n_);
       alignas(64) double block[kTaskRows * kMaxUnit];
+      // From the group of columns that the diagonal enters; rows end where it leaves a group.
       for (int64_t j = begin / unit_ * unit_; j < n_; j += unit_) {
         multiply(panels, width, begin, std::min(end, j + unit_), j, block);
         for (int64_t i = begin; i < std::min(end, j + unit_); i++)

@@ -66,6 +66,7 @@ void project(const LayerView& layer, const Centring<T>& centring, int64_t n, con
       // Depth outside: a chunk of the directions stays in the first-level cache for all rows.
       for (int64_t d = 0; d < p; d += kSlice)
         for (int64_t i = 0; i < rows; i += isa.mr)
+          // Row i is lane i % w of panel i / w. A panel is [p][w]: feature d begins at d * w.
           isa.micro[kMaxPanels - 1](left.data() + (i / w * p + d) * w + i % w,
                                     right.data() + j * p + d * w, w * p, std::min(kSlice, p - d),
                                     block + i * unit, unit, d > 0);

@@ -284,7 +284,7 @@ class Part:
         by_width: dict[Pair, list[Pair]] = defaultdict(list)
         for i, j in pairs:
             by_width[x[i].fitted.shape[1], y[j].fitted.shape[1]].append((i, j))
-        params = self.options.params(self.method) | setting
+        params = self.options.params(self.method, setting)
         for same_width in by_width.values():
             for chunk in _slices(same_width, self.options.at_once):
                 results = align_pairs(

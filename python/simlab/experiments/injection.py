@@ -316,7 +316,7 @@ class InjectionPair:
     def _aligner(self, method: str, setting: dict[str, Any]) -> Aligner:
         from simcore.align import METHODS as ALIGNERS
 
-        params = self.options.params(method) | setting
+        params = self.options.params(method, setting)
         if method in LEARNT:
             params["progress"] = err.is_terminal
         return ALIGNERS[method](**params)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from itertools import combinations, permutations
 from typing import Any
 
@@ -150,21 +150,21 @@ class MapOptions:
                 f"{argument('epochs')}, {argument('steps')}: wanted one of them, found both"
             )
 
-    def params(self, method: str) -> dict[str, Any]:
-        """Return the parameters of the aligner of `method`; empty for a closed form of ours."""
+    def params(self, method: str, setting: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the parameters of the aligner of `method`, of which a `setting` changes some."""
         from simcore.align import REN2023 as PUBLISHED
 
         params = dict(PUBLISHED.get(method, {})) if self.training == REN2023 else {}
         for name, (owner, parameter) in _OF_METHOD.items():
             if owner == method and (value := getattr(self, name)) is not None:
                 params[parameter] = value or None  # 0 hidden units: as many as columns
-        if method not in LEARNT:
-            return params
-        if self.epochs is not None:
-            params |= {"max_epochs": self.epochs, "max_steps": None}
-        if self.steps is not None:
-            params |= {"max_steps": self.steps}
-        return {**params, "seed": self.seed}
+        if method in LEARNT:
+            if self.epochs is not None:
+                params |= {"max_epochs": self.epochs, "max_steps": None}
+            if self.steps is not None:
+                params |= {"max_steps": self.steps}
+            params["seed"] = self.seed
+        return aligner_params(method, params | dict(setting))
 
     def choices(self, method: str | None) -> dict[str, Any]:
         """Return the options of `method`, or of all for None, that differ from the default."""
@@ -180,6 +180,18 @@ class MapOptions:
         # The search may choose others; the rows name the chosen ones apart.
         words = ", ".join(f"{name} {choice}" for name, choice in chosen.items())
         return {"tune": self.tune} | ({TUNE_FROM: words} if words else {})
+
+
+def aligner_params(method: str, params: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the parameters of an aligner, of which those of its training make a `Training`."""
+    from simcore.align import Training
+
+    if method not in LEARNT:
+        return dict(params)
+    names = {field.name for field in fields(Training)}
+    own = {name: value for name, value in params.items() if name not in names}
+    changed = {name: value for name, value in params.items() if name in names}
+    return {**own, "training": replace(own.get("training", Training()), **changed)}
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcore.align import LinearAligner, SVCCAAligner, align_pairs
+from simcore.align import LinearAligner, SVCCAAligner, Training, align_pairs
 from simlab.errors import UserError
 from simlab.experiments.align_rows import Member, received_attention, split_rows
 from simlab.experiments.align_study import align_study
@@ -306,7 +306,7 @@ def test_maps_have_the_options_of_their_methods(tmp_path, folders, share):
         X_heldout=judged[:1],
         Y_heldout=judged[1:],
         hidden=x.shape[1],
-        max_epochs=2,
+        training=Training(max_epochs=2),
     )
     found = only(tmp_path, method="mlp", **mine)
     assert found == pytest.approx(mlp.heldout.relative, rel=FLOAT32_LINEAR_MAP)

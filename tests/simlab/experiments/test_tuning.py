@@ -10,7 +10,13 @@ from simcore.align import METHODS, align_pairs
 from simlab.errors import UserError
 from simlab.experiments import align_study as study
 from simlab.experiments.align_study import align_study
-from simlab.experiments.options import SETTINGS, StudyOptions, best_setting, third_split
+from simlab.experiments.options import (
+    SETTINGS,
+    StudyOptions,
+    aligner_params,
+    best_setting,
+    third_split,
+)
 from simlab.figures.alignment import _with_columns as with_columns
 from simlab.figures.draw import plot
 from simlab.representations.imported import import_representations
@@ -86,7 +92,7 @@ def test_the_default_is_the_first_setting():
         assert settings[0] == {}
         assert len(settings) <= 8
         for setting in settings:
-            METHODS[method](**setting)
+            METHODS[method](**aligner_params(method, setting))
 
 
 def test_every_setting_can_be_fitted():
@@ -96,7 +102,8 @@ def test_every_setting_can_be_fitted():
     for method, settings in SETTINGS.items():
         for setting in settings:
             few = {"max_epochs": 1} if method in ("mlp", "inn", "linear-gd") else {}
-            (found,) = align_pairs(x, y, method, **{**setting, **few})
+            params = aligner_params(method, setting | few)
+            (found,) = align_pairs(x, y, method, **params)
             assert np.isfinite(found.heldout.relative)
 
 
