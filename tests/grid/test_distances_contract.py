@@ -12,7 +12,7 @@ import simcore
 from simcore import bases, cosine_grid, descriptor_grid, gulp_grid, procrustes_grid
 from support import tolerance
 from support.bad_inputs import ENTRIES, LAYERS, X, Y, assert_refused, rows, spoiled
-from support.cases import Case, exact, spread_out
+from support.cases import Case, exact, noted, spread_out
 from support.distance_table import DISTANCE_ROWS
 from support.forks import in_fork
 
@@ -123,7 +123,8 @@ PEAKS = {
 
 
 @pytest.mark.parametrize(
-    "function", [*list(PEAKS)[:-1], pytest.param("imd_grid", marks=pytest.mark.deep)]
+    "function",
+    [*list(PEAKS)[:2], *(pytest.param(f, marks=pytest.mark.deep) for f in list(PEAKS)[2:])],
 )
 def test_max_memory_is_obeyed(function):
     """Beside the workspace: stacks of threads, and pages of libraries (as in test_memory.py)."""
@@ -206,17 +207,12 @@ def narrow(value):
     return value
 
 
-@pytest.mark.parametrize("name", [*LAYERS, *ENTRIES])
 @ONCE
-def test_message(measure, name):
-    arguments, options, error, words = {**LAYERS, **ENTRIES}[name]
-    if measure.equal_widths and name != "one matrix for a list":
-        arguments = narrow(arguments)
-    assert_refused(measure, arguments, options, error, words)
-
-
-@ONCE
-def test_bad_entries_are_counted_and_options_are_keyword_only(measure):
+def test_messages(measure):
+    for name, (arguments, *expected) in {**LAYERS, **ENTRIES}.items():
+        wide = not measure.equal_widths or name == "one matrix for a list"
+        with noted(name):
+            assert_refused(measure, arguments if wide else narrow(arguments), *expected)
     good = narrow(X) if measure.equal_widths else X
     bad = [good[0], spoiled(spoiled(good[1], torch.nan, 5), torch.inf, 2), good[2]]
     for arguments, side in (((bad,), "X"), ((good, bad), "Y"), ((bad, good), "X")):

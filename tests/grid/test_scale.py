@@ -65,7 +65,7 @@ def check(measure, x, y, want_x, want_y):
     tolerance.assert_measure(measure(x, want_y), cross, FLOAT64)
 
 
-@pytest.mark.parametrize("exponent", [-1000, 0, 1000, 1017])
+@pytest.mark.parametrize("exponent", [-1000, 1017])
 @pytest.mark.parametrize("measure", SCALE_FREE, ids=str)
 def test_powers_of_two(measure, exponent):
     x, y = drawn(measure)
@@ -102,7 +102,7 @@ def test_a_large_offset_and_a_small_spread(measure):
 
 
 @pytest.mark.parametrize(
-    ("large", "exponent"), [(1e306, -1000), (1e306, -200), (1e306, 0), (1e190, -890)], ids=str
+    ("large", "exponent"), [(1e306, -1000), (1e306, 0), (1e190, -890)], ids=str
 )
 @pytest.mark.filterwarnings("ignore:.*neurons without variance")
 @pytest.mark.parametrize("measure", [m for m in SCALE_FREE if m.any_translation], ids=str)
@@ -311,12 +311,11 @@ def test_scaling_is_by_powers_of_two(columns):
         assert shift.unique().tolist() == found.exponents
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("measure", SCALE_FREE, ids=str)
-def test_what_is_not_finite_is_counted_as_ever(measure, bad):
+def test_what_is_not_finite_is_counted_as_ever(measure):
     x = [times_power(layer, 1017) for layer in measure.layers(CASE)]
-    x[1][3, 2] = x[1][5, 1] = bad
-    with pytest.raises(ValueError, match=r"^X\[1\]: wanted finite values, got 2 NaN or infinite"):
+    x[1][3, 2], x[1][5, 1], x[1][7, 4] = float("nan"), float("inf"), -float("inf")
+    with pytest.raises(ValueError, match=r"^X\[1\]: wanted finite values, got 3 NaN or infinite"):
         measure(x)
 
 
