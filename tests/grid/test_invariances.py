@@ -63,7 +63,7 @@ def assert_same(got, want):
     tolerance.assert_measure(got, want, FLOAT64, condition=tolerance.DRAWN_CONDITION)
 
 
-few = settings(max_examples=8)
+few = settings(max_examples=4)
 
 
 @pytest.mark.parametrize("measure", MEASURES, ids=str)

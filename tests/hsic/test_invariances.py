@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from simcore import cka_grid, hsic_grid, reference
@@ -11,6 +11,7 @@ from support import tolerance
 from support.cases import ESTIMATORS, KERNELS, Case, layers
 
 OPTIONS = [{"kernel": k, "estimator": e} for k in KERNELS for e in ESTIMATORS]
+few = settings(max_examples=12)
 IDS = [f"{o['kernel']}-{o['estimator']}" for o in OPTIONS]
 
 
@@ -36,6 +37,7 @@ def assert_same(got, want):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+@few
 @given(pair=grids(), shift=st.floats(-50, 50), scale=st.floats(0.01, 100))
 def test_translation_and_isotropic_scale(options, pair, shift, scale):
     x, y = pair
@@ -45,6 +47,7 @@ def test_translation_and_isotropic_scale(options, pair, shift, scale):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+@few
 @given(pair=grids(), seed=st.integers(0, 99))
 def test_orthogonal_transform(options, pair, seed):
     x, y = pair
@@ -53,6 +56,7 @@ def test_orthogonal_transform(options, pair, seed):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+@few
 @given(pair=grids())
 def test_transpose_symmetry(options, pair):
     x, y = pair
@@ -61,6 +65,7 @@ def test_transpose_symmetry(options, pair):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+@few
 @given(pair=grids())
 def test_self_similarity_is_one(options, pair):
     x, _ = pair
@@ -68,6 +73,7 @@ def test_self_similarity_is_one(options, pair):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+@few
 @given(pair=grids())
 def test_cka_lies_between_its_bounds(options, pair):
     x, y = pair
@@ -78,6 +84,7 @@ def test_cka_lies_between_its_bounds(options, pair):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+@few
 @given(pair=grids(), seed=st.integers(0, 99))
 def test_order_of_the_examples_does_not_matter(options, pair, seed):
     x, y = pair
@@ -106,6 +113,7 @@ def test_side_by_side_columns_add_their_hsic(pair):
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=IDS)
+@few
 @given(pair=grids())
 def test_drawn_grids_agree_with_the_twin(options, pair):
     x, y = ([layer.numpy() for layer in side] for side in pair)
