@@ -16,6 +16,7 @@ from simcore import (
 )
 from support import tolerance
 from support.cases import DTYPES, HALVES, Case, exact
+from support.changes import changed
 from support.correlated import orthonormal
 from support.distance_table import DISTANCE_ROWS, SCALE, TRANSLATION
 from support.measure_table import LINEAR
@@ -70,25 +71,6 @@ def test_half_precisions_and_mixtures(measure):
     x[1] = x[1].float()
     y = measure.layers(Case(60, widths=(12,)), torch.float32, seed=1)
     check(measure, x, y, torch.float32, eps=torch.finfo(torch.float32).eps)
-
-
-def changed(kind, x, seed=3):
-    """``x`` with its neurons changed in one of the ways that `support.measure_table` names."""
-    width = x.shape[1]
-    generator = np.random.default_rng([seed, width])
-    order, signs = generator.permutation(width), generator.choice([-1.0, 1.0], width)
-    rotation = np.linalg.qr(generator.standard_normal((width, width)))[0]
-    matrices = {
-        "permutation": np.eye(width)[order],
-        "signs": np.eye(width)[order] * signs,
-        "neurons": np.eye(width)[order] * signs * generator.uniform(0.2, 5, width),
-        "rotation": rotation,
-        "linear": rotation * np.geomspace(0.2, 5, width) @ rotation[order],
-        "scale": 3 * np.eye(width),
-        "translation": np.eye(width),
-    }
-    shift = 4.0 * np.arange(width) if kind == "translation" else 0.0
-    return x @ torch.from_numpy(matrices[kind]) + torch.as_tensor(shift)
 
 
 @EVERY

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from simcore import neuron_partners
 from support import tolerance
 from support.cases import DTYPES, Case, exact
+from support.changes import changed
 from support.correlated import orthonormal, pair_with_correlations
 from support.measure_table import (
     CCA,
@@ -27,23 +28,6 @@ from support.measure_table import (
 )
 
 FLOAT64 = torch.float64
-
-
-def transform(kind, x, seed):
-    """``x`` with its neurons changed in one of the ways that `support.measure_table` names."""
-    width = x.shape[1]
-    generator = np.random.default_rng([seed, width])
-    order = generator.permutation(width)
-    signs = generator.choice([-1.0, 1.0], width)
-    rotation = np.linalg.qr(generator.standard_normal((width, width)))[0]
-    matrices = {
-        "permutation": np.eye(width)[order],
-        "signs": np.eye(width)[order] * signs,
-        "neurons": np.eye(width)[order] * signs * generator.uniform(0.2, 5, width),
-        "rotation": rotation,
-        "linear": rotation * np.geomspace(0.2, 5, width) @ rotation[order],
-    }
-    return x @ torch.from_numpy(matrices[kind]).to(x.dtype)
 
 
 @st.composite
@@ -87,9 +71,9 @@ def test_invariances_of_either_argument(measure, pair, seed):
     x, y = pair
     want = measure(x, y)
     for kind in measure.invariant_x:
-        assert_same(measure([transform(kind, layer, seed) for layer in x], y), want)
+        assert_same(measure([changed(kind, layer, seed) for layer in x], y), want)
     for kind in measure.invariant_y:
-        assert_same(measure(x, [transform(kind, layer, seed) for layer in y]), want)
+        assert_same(measure(x, [changed(kind, layer, seed) for layer in y]), want)
 
 
 @pytest.mark.parametrize("measure", MEASURES, ids=str)
@@ -103,11 +87,11 @@ def test_what_a_measure_is_not_invariant_to(measure):
         return float((got - want).abs().max())
 
     for kind in LINEAR - measure.invariant_x:
-        changed = change(measure([transform(kind, layer, 3) for layer in x], y))
-        assert changed > tolerance.CHANGE, f"X: {kind}"
+        found = change(measure([changed(kind, layer, 3) for layer in x], y))
+        assert found > tolerance.CHANGE, f"X: {kind}"
     for kind in LINEAR - measure.invariant_y:
-        changed = change(measure(x, [transform(kind, layer, 3) for layer in y]))
-        assert changed > tolerance.CHANGE, f"Y: {kind}"
+        found = change(measure(x, [changed(kind, layer, 3) for layer in y]))
+        assert found > tolerance.CHANGE, f"Y: {kind}"
 
 
 @pytest.mark.parametrize("measure", MEASURES, ids=str)
@@ -200,7 +184,7 @@ def test_pwcca_of_small_correlations(smallest):
 def test_a_layer_is_explained_by_every_layer_that_contains_it(measure, dtype):
     x = measure.layers(Case(90, 10.0, widths=(6,)), dtype)
     more = measure.layers(Case(90, widths=(14,)), dtype, seed=1)[0]
-    y = [transform("linear", torch.cat([x[0], more], dim=1), 0)]
+    y = [changed("linear", torch.cat([x[0], more], dim=1), 0)]
     tolerance.assert_measure(measure(x, y), [[1.0]], dtype)
     assert measure(y, x).item() < 1 - tolerance.CHANGE or measure in (CCA, CCA_R2, PWCCA)
 
@@ -226,7 +210,7 @@ def test_share_of_variance_and_weights(dtype):
 @pytest.mark.parametrize("widths", [(9,), (200,)], ids=str)
 def test_procrustes_of_a_rotated_and_scaled_copy(widths, dtype):
     x = PROCRUSTES.layers(Case(80, 10.0, True, widths))
-    turned = [3 * transform("rotation", layer, 0) + 2 for layer in x]
+    turned = [3 * changed("rotation", layer, 0) + 2 for layer in x]
     got = PROCRUSTES([layer.to(dtype) for layer in x], [layer.to(dtype) for layer in turned])
     tolerance.assert_measure(got, [[1.0]], dtype)
 

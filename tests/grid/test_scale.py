@@ -13,6 +13,8 @@ from simcore.align import CCAAligner
 from support import tolerance
 from support.cases import Case
 from support.measure_table import (
+    CKAS,
+    HSIC_RBF,
     MEASURES,
     MIXEDSIM,
     NEURONSIM,
@@ -27,17 +29,6 @@ OTHER = Case(80, widths=(6,))
 LARGEST = torch.finfo(FLOAT64).max
 
 
-def cka(name, **options):
-    return Measure(name, "cka_grid", options, rank_rule=False, takes_bases=False)
-
-
-CKAS = (
-    cka("cka-gram", method="gram"),
-    cka("cka-feature", method="feature"),
-    cka("cka-unbiased", estimator="unbiased"),
-    cka("cka-rbf", kernel="rbf"),
-)
-HSIC_RBF = Measure("hsic-rbf", "hsic_grid", {"kernel": "rbf"}, rank_rule=False, takes_bases=False)
 SCALE_FREE = (*MEASURES, *CKAS, HSIC_RBF)
 
 

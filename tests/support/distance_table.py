@@ -19,8 +19,8 @@ from simcore import reference
 from simcore._measures import MEASURES
 from simcore._measures.record import BASES, closure
 from simcore._measures.record import Measure as Record
-from support import measure_table
-from support.cases import Case, layers
+from support import measure_table, tolerance
+from support.cases import Case, exact, layers
 from support.measure_table import ROTATION, Measure
 
 SCALE, TRANSLATION = frozenset({"scale"}), frozenset({"translation"})
@@ -88,6 +88,9 @@ class Other(Measure):
     undefined: str = "none"
     equal_widths: bool = False
     size: float = 1.0
+
+    def assert_like(self, got, want, x, y, dtype) -> None:
+        tolerance.assert_other(self, got, want, exact(x), exact(y), dtype)
 
     def layers(self, case: Case, dtype=torch.float64, *, seed=0) -> list[torch.Tensor]:
         """`cases.layers` times ``size``, all five wide if the measure asks for equal widths."""
