@@ -12,13 +12,11 @@ from support import tolerance
 from support.bad_inputs import ENTRIES, LAYERS, X, Y, assert_refused, rows, spoiled
 from support.cases import Case, exact, noted
 from support.distance_table import DISTANCE_ROWS
-from support.forks import in_fork
 
 EVERY = pytest.mark.parametrize("measure", DISTANCE_ROWS, ids=str)
 # One row a function.
 FUNCTIONS = tuple({measure.function: measure for measure in DISTANCE_ROWS}.values())
 ONCE = pytest.mark.parametrize("measure", FUNCTIONS, ids=str)
-MB = 2**20
 
 
 @pytest.fixture(autouse=True)
@@ -26,40 +24,6 @@ def _warnings_are_errors():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
-
-
-PROGRAM = """
-import torch
-from bench.peak import peak_during
-from simcore import {function} as grid
-torch.set_num_threads(2)
-generator = torch.Generator().manual_seed(0)
-make = lambda count, n, width: list(torch.randn(count, n, width, generator=generator))
-options = {options!r}
-grid(make(4, 400, 300), **{{**options, "max_memory": None}})
-layers = make(8, 1000, 200)
-print(peak_during(lambda: grid(layers, **options)))
-"""
-PEAKS = {
-    "rsm_difference_grid": ({"norm": "spectral"}, 40 * MB),
-    "distance_correlation_grid": ({}, 8 * MB),
-    "gulp_grid": ({"ridge": 0.1}, 24 * MB),
-    "descriptor_grid": ({"descriptor": "uniformity"}, 6 * MB),
-    "matching_grid": ({"score": "distance"}, 4 * MB),
-    "aligned_cosine_grid": ({}, 10 * MB),
-    "imd_grid": ({}, 40 * MB),
-}
-
-
-@pytest.mark.parametrize(
-    "function",
-    [*list(PEAKS)[:2], *(pytest.param(f, marks=pytest.mark.deep) for f in list(PEAKS)[2:])],
-)
-def test_max_memory_is_obeyed(function):
-    """Beside the workspace: stacks of threads, and pages of libraries (as in test_memory.py)."""
-    options, limit = PEAKS[function]
-    program = PROGRAM.format(function=function, options={**options, "max_memory": limit})
-    assert int(in_fork(program)) <= limit + 8 * MB
 
 
 def degenerate(measure, kind):

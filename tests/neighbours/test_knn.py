@@ -11,12 +11,10 @@ import simcore
 from simcore import bases, cknna_grid, knn_grid, neighbours, stats
 from support.bad_inputs import ENTRIES, LAYERS, X, Y, assert_refused, rows, spoiled
 from support.cases import Case, layers, noted
-from support.forks import in_fork
 from support.neighbour_table import CKNNA, MUTUAL, NEIGHBOUR_ROWS
 
 EVERY = pytest.mark.parametrize("measure", NEIGHBOUR_ROWS, ids=str)
 ONCE = pytest.mark.parametrize("measure", [MUTUAL, CKNNA], ids=str)
-MB = 2**20
 
 
 @pytest.fixture(autouse=True)
@@ -33,34 +31,6 @@ def test_threads_change_no_bit(measure):
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
         assert torch.equal(measure(x, y), want)
-
-
-PROGRAM = """
-import torch
-from bench.peak import peak_during
-from simcore import {function} as grid
-torch.set_num_threads(2)
-generator = torch.Generator().manual_seed(0)
-make = lambda count, n, width: list(torch.randn(count, n, width, generator=generator))
-options = {options!r}
-grid(make(4, 400, 300), **{{**options, "max_memory": None}})
-layers = make({count}, 700, 200)
-print(peak_during(lambda: grid(layers, **options)))
-"""
-PEAKS = {  # inputs are 13 to 22 MB
-    "mutual": ("knn_grid", {}, 40, 8 * MB),
-    "second-order": ("knn_grid", {"measure": "second-order"}, 24, 12 * MB),
-    "cknna": ("cknna_grid", {}, 24, 12 * MB),
-}
-
-
-@pytest.mark.parametrize("name", PEAKS)
-def test_max_memory_is_obeyed(name):
-    """Beside the workspace: stacks of threads, and pages of libraries (as in test_memory.py)."""
-    function, options, count, limit = PEAKS[name]
-    options = {**options, "max_memory": limit}
-    program = PROGRAM.format(function=function, options=options, count=count)
-    assert int(in_fork(program)) <= limit + 8 * MB
 
 
 @EVERY
