@@ -20,7 +20,6 @@ from support.measure_table import (
     NEURONSIM,
     ON_BASES,
     SVCCA_STANDARDIZED,
-    Measure,
 )
 
 FLOAT64 = torch.float64
@@ -30,12 +29,6 @@ LARGEST = torch.finfo(FLOAT64).max
 
 
 SCALE_FREE = (*MEASURES, *CKAS, HSIC_RBF)
-
-
-def twin(measure, x, y=None):
-    """Values of the twin, which knows no method."""
-    options = {key: value for key, value in measure.options.items() if key != "method"}
-    return Measure(measure.name, measure.function, options, rank_rule=measure.rank_rule).twin(x, y)
 
 
 def times_power(layer, exponent):
@@ -50,8 +43,8 @@ def drawn(measure):
 
 def check(measure, x, y, want_x, want_y):
     """What `measure` gives of the layers is what the twin gives of others that it holds equal."""
-    tolerance.assert_measure(measure(x), twin(measure, want_x), FLOAT64)
-    cross = twin(measure, want_x, want_y)
+    tolerance.assert_measure(measure(x), measure.twin(want_x), FLOAT64)
+    cross = measure.twin(want_x, want_y)
     tolerance.assert_measure(measure(x, y), cross, FLOAT64)
     tolerance.assert_measure(measure(x, want_y), cross, FLOAT64)
 
@@ -113,9 +106,9 @@ def test_a_large_constant_beside_small_entries(measure, large, exponent):
 def test_neurons_of_very_different_scales(measure, ends):
     x, y = drawn(measure)
     spread = torch.exp2(torch.linspace(*ends, 7).round().double())
-    tolerance.assert_measure(measure([x[0] * spread], y), twin(measure, x[:1], y), FLOAT64)
+    tolerance.assert_measure(measure([x[0] * spread], y), measure.twin(x[:1], y), FLOAT64)
     if measure is not MIXEDSIM:  # whose second argument keeps its scales
-        tolerance.assert_measure(measure(y, [x[0] * spread]), twin(measure, y, x[:1]), FLOAT64)
+        tolerance.assert_measure(measure(y, [x[0] * spread]), measure.twin(y, x[:1]), FLOAT64)
 
 
 @pytest.mark.parametrize("exponent", [-1060, -1000, 950, 1000, 1017])

@@ -7,15 +7,10 @@ import torch
 from simcore import cknna_grid, knn_grid, neighbours, reference
 from support import tolerance
 from support.cases import DTYPES, HALVES, Case, exact, layers
-from support.changes import changed
-from support.measure_table import LINEAR
 from support.neighbour_table import (
     CKNNA,
     MUTUAL,
     NEIGHBOUR_ROWS,
-    ROW_LENGTHS,
-    SCALE,
-    TRANSLATION,
 )
 
 EVERY = pytest.mark.parametrize("measure", NEIGHBOUR_ROWS, ids=str)
@@ -111,40 +106,6 @@ def test_half_precisions_and_mixtures(measure):
     x[1] = x[1].float()
     eps = {"eps": torch.finfo(torch.float32).eps} if measure.rank_rule else {}
     check(measure, x, [x[1], x[0]], torch.float32, **eps)
-
-
-@EVERY
-def test_invariances(measure):
-    x, y = measure.sides()
-    want, back = measure(x, y), measure(y, x)
-    for kind in measure.invariant:
-        moved = [changed(kind, layer) for layer in x]
-        for got, wanted in ((measure(moved, y), want), (measure(y, moved), back)):
-            tolerance.assert_measure(got, wanted, FLOAT64, condition=tolerance.DRAWN_CONDITION)
-    if measure.symmetric:
-        tolerance.assert_measure(back.T, want, FLOAT64)
-    else:
-        assert float((back.T - want).abs().max()) > tolerance.CHANGE
-
-
-@EVERY
-def test_what_a_measure_is_not_invariant_to(measure):
-    x, y = measure.sides()
-    want = measure(x, y)
-    for kind in (LINEAR | SCALE | TRANSLATION | ROW_LENGTHS) - measure.invariant:
-        change = (measure([changed(kind, layer) for layer in x], y) - want).abs().max()
-        assert float(change) > tolerance.CHANGE, kind
-
-
-@EVERY
-def test_order_of_the_examples(measure):
-    x, y = measure.sides()
-    order = torch.randperm(len(x[0]), generator=torch.Generator().manual_seed(0))
-    want = measure(x, y)
-    got = measure([layer[order] for layer in x], [layer[order] for layer in y])
-    tolerance.assert_measure(got, want, FLOAT64, condition=tolerance.DRAWN_CONDITION)
-    alone = measure(x, [layer[order] for layer in y])
-    assert float((alone - want).abs().max()) > tolerance.CHANGE
 
 
 def test_known_lists():

@@ -47,6 +47,7 @@ class Measure:
     any_translation: bool = True  # RSA centres rows: it ignores a common offset only
     invariant_x: frozenset[str] = LINEAR
     invariant_y: frozenset[str] = LINEAR
+    jointly: frozenset[str] = frozenset()  # of both arguments together
 
     @property
     def grid(self) -> Callable[..., Any]:
@@ -66,9 +67,9 @@ class Measure:
             options["eps"] = eps or rank_eps([*x, *(y or [])])
         return getattr(reference, self.function)(exact(x), exact(y), **options)
 
-    def assert_like(self, got, want, x, y, dtype) -> None:
+    def assert_like(self, got, want, x, y, dtype, condition=1.0) -> None:
         """Fail where a grid of x and y differs from another by more than is promised."""
-        tolerance.assert_measure(got, want, dtype)
+        tolerance.assert_measure(got, want, dtype, condition=condition)
 
     def sides(self, n=150, dtype=torch.float64, offset=10.0):
         """Two sides of layers of n rows, three and two."""
@@ -184,14 +185,19 @@ RSA_SPEARMAN = Measure(
 
 
 class Hsic(Measure):
-    """CKA and HSIC, to which tests of their own hold them: runs of one path differ by rounding."""
+    """CKA and HSIC: runs of one path differ by rounding. Their twins know no method."""
 
-    def assert_like(self, got, want, x, y, dtype) -> None:
+    def twin(self, x, y=None, *, eps=None) -> np.ndarray:
+        options = {name: value for name, value in self.options.items() if name != "method"}
+        return getattr(reference, self.function)(exact(x), exact(y), **options)
+
+    def assert_like(self, got, want, x, y, dtype, condition=1.0) -> None:
         tolerance.assert_same(got, want, dtype)
 
 
 def _hsic(name: str, function: str = "cka_grid", **options: Any) -> Hsic:
-    return Hsic(name, function, options, rank_rule=False, takes_bases=False)
+    kinds = {"invariant_x": ROTATION, "invariant_y": ROTATION}
+    return Hsic(name, function, options, rank_rule=False, takes_bases=False, **kinds)
 
 
 CKAS = (
