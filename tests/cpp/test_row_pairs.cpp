@@ -156,22 +156,6 @@ TEST(equal_layers_are_at_no_distance) {
     }
 }
 
-TEST(rows_of_zeros_do_not_count) {
-  const Layer x = naive::make_layer(34, 7, 1, {DType::f32, 1});
-  const Layer some =
-      changed(x, [](std::vector<double>& values) { std::fill_n(values.begin() + 14, 21, 0.0); });
-  const Layer others =
-      changed(x, [](std::vector<double>& values) { std::fill_n(values.begin() + 28, 14, 0.0); });
-  for (const RowMeasure measure : {RowMeasure::cosine, RowMeasure::angle}) {
-    const RowPairs own = compute({some, others, x}, {}, measure, naive::threads(2));
-    check_pairs(own, {some, others, x}, {}, measure, 1e-8);
-    CHECK((own.zeros == std::vector<int64_t>{3, 2, 0}));
-    const RowPairs pairs = compute({some}, {others, x}, measure, naive::threads(2));
-    check_pairs(pairs, {some}, {others, x}, measure, 1e-8);
-    CHECK(pairs.counts[0] == 30);  // one row is zero in both
-  }
-}
-
 TEST(scales_at_the_ends_of_the_range) {
   const Layer x = naive::make_layer(33, 7, 1, {DType::f64, 1});
   const Layer y = naive::make_layer(33, 7, 2, {DType::f64, 1});
@@ -188,34 +172,6 @@ TEST(scales_at_the_ends_of_the_range) {
   });
   const RowPairs sure = compute({large}, {x}, RowMeasure::divergence, Runtime::serial());
   check_pairs(sure, {large}, {x}, RowMeasure::divergence, 1e-14);
-}
-
-TEST(the_first_of_equal_labels_counts) {
-  const Layer zeros = changed(naive::make_layer(3, 70, 1, {DType::f32, 1}),
-                              [](auto& values) { std::fill(values.begin(), values.end(), 0.0); });
-  const auto at = [&](int64_t first, int64_t second) {
-    return changed(zeros, [&](std::vector<double>& values) {
-      for (int64_t r = 0; r < 3; r++) values[r * 70 + first] = values[r * 70 + second] = 1;
-    });
-  };
-  const RowPairs got = compute({at(0, 1)}, {zeros, at(0, 69), at(1, 2), at(68, 69)},
-                               RowMeasure::labels, Runtime::serial());
-  CHECK((got.sums == std::vector<double>{0, 0, 3, 3}));
-}
-
-TEST(what_is_no_number_is_counted_and_refused) {
-  const Layer x = naive::make_layer(20, 3, 1, {DType::f32, 1});
-  const Layer bad = changed(x, [](std::vector<double>& values) {
-    values[4] = std::numeric_limits<double>::infinity();
-    values[7] = -values[4];
-    values[50] = std::numeric_limits<double>::quiet_NaN();
-  });
-  for (const RowMeasure measure : kAll) {
-    CHECK(check::message_of([&] { compute({x, bad}, {}, measure, naive::threads(2)); }) ==
-          "X[1]: wanted finite values, got 3 NaN or infinite of 60");
-    CHECK(check::message_of([&] { compute({x}, {bad}, measure, naive::threads(2)); }) ==
-          "Y[0]: wanted finite values, got 3 NaN or infinite of 60");
-  }
 }
 
 }  // namespace
