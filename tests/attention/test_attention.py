@@ -12,6 +12,7 @@ from simcore import attention_grid, cka_grid, distributed_attention, reference
 from simcore._ops.attention import attention_similarity
 from support import tolerance
 from support.cases import DTYPES, HALVES, attention, exact_attention
+from support.operators import opcheck
 
 MEASURES = ("js", "pearson", "frobenius")
 WORDS = (5, 1, 17, 2, 32, 1)
@@ -200,7 +201,8 @@ def test_opcheck(cross, dtype, measure):
     words = (3, 1)
     b = flat(attention(words, OTHER_HEADS, dtype, seed=1)) if cross else []
     arguments = (flat(attention(words, HEADS, dtype)), b, words, measure, False, 0)
-    torch.library.opcheck(attention_similarity.default, arguments)
+    whole = cross and dtype == torch.float64 and measure == "js"
+    opcheck(attention_similarity.default, arguments, whole)
 
 
 def test_fake_tensors_give_shapes_without_computing():

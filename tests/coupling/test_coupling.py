@@ -10,6 +10,7 @@ from simcore._ops.coupling import affine_coupling, affine_coupling_backward
 from support import tolerance
 from support.cases import HALVES
 from support.couplings import CLAMP, entries, formula
+from support.operators import opcheck
 
 DIRECTIONS = pytest.mark.parametrize("inverse", [False, True])
 SHAPES = pytest.mark.parametrize("shape", [(4, 3), (2, 3, 5)], ids=str)
@@ -33,9 +34,10 @@ def cotangents(shape, dtype=torch.float64):
 )
 def test_opcheck(dtype, shape, inverse):
     x, params = leaves(shape, dtype)
-    torch.library.opcheck(affine_coupling.default, (x, params, CLAMP, inverse))
+    whole = inverse and dtype == torch.float64
+    opcheck(affine_coupling.default, (x, params, CLAMP, inverse), whole)
     arguments = (*cotangents(shape, dtype), x, params, CLAMP, inverse)
-    torch.library.opcheck(affine_coupling_backward.default, arguments)
+    opcheck(affine_coupling_backward.default, arguments, whole)
 
 
 @DIRECTIONS
@@ -43,7 +45,7 @@ def test_opcheck(dtype, shape, inverse):
 def test_opcheck_halves(dtype, inverse):
     # float32 results of half-precision inputs: gradients are cast by whoever asks for them, which
     # opcheck does not.
-    torch.library.opcheck(affine_coupling.default, (*entries((4, 3), dtype), CLAMP, inverse))
+    opcheck(affine_coupling.default, (*entries((4, 3), dtype), CLAMP, inverse), whole=False)
 
 
 @DIRECTIONS

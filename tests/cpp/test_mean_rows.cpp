@@ -104,21 +104,6 @@ TEST(zeros_and_means_without_a_direction) {
   CHECK(std::isnan(nothing.cosine[1]));
 }
 
-TEST(what_is_no_number_is_counted_and_refused) {
-  const Layer x = naive::make_layer(20, 3, 1, {DType::f32, 1});
-  const Layer bad = changed(x, [](std::vector<double>& values) {
-    values[4] = std::numeric_limits<double>::infinity();
-    values[7] = -values[4];
-    values[50] = std::numeric_limits<double>::quiet_NaN();
-  });
-  CHECK(check::message_of([&] { compute({x, bad}, naive::threads(2)); }) ==
-        "X[1]: wanted finite values, got 3 NaN or infinite of 60");
-  const std::string message = check::message_of([&] { compute({x}, naive::threads(2), true, 1); });
-  CHECK(message.find("max_memory: wanted at least ") == 0);
-  const int64_t least = std::stoll(message.substr(message.find("least ") + 6));
-  CHECK(compute({x}, naive::threads(2), true, least).zeros[0] == 0);
-}
-
 }  // namespace
 
 int main(int count, char** arguments) { return check::main(count, arguments); }

@@ -227,43 +227,6 @@ TEST(copies_zeros_and_clusters) {
   }
 }
 
-TEST(layers_without_variance_and_what_is_no_number) {
-  const Layer constant =
-      changed(naive::make_layer(9, 4, 1), naive::Order::rows,
-              [](std::vector<double>& v) { std::fill(v.begin(), v.end(), 0.1); });
-  const Layer parallel = changed(naive::make_layer(9, 4, 1), naive::Order::rows, [](auto& values) {
-    for (int64_t e = 4; e < 36; e++) values[e] = values[e % 4] * double(e / 4 + 1);
-  });
-  for (const Metric metric : kMetrics) {
-    const Found found = nearest({constant, parallel}, 2, metric, Runtime::serial());
-    CHECK(found.index[0] == -1 && found.index[17] == -1 && std::isnan(found.values[5]));
-    CHECK((found.index[18] == -1) == (metric == Metric::cosine));
-  }
-  for (const DType dtype : {DType::f32, DType::f64}) {
-    const auto bad =
-        changed(naive::make_layer(9, 4, 2, {dtype}), naive::Order::rows, [](auto& values) {
-          values[7] = INFINITY, values[20] = std::nan(""), values[0] = -INFINITY;
-        });
-    for (const Metric metric : kMetrics)
-      CHECK(check::message_of([&] { nearest({constant, bad}, 2, metric, naive::threads(2)); }) ==
-            "X[1]: wanted finite values, got 3 NaN or infinite of 36");
-  }
-}
-
-TEST(scales_at_the_ends_of_the_range) {
-  const Layer x = naive::make_layer(40, 6, 3, {DType::f64, 1});
-  for (const Metric metric : kMetrics) {
-    const Found want = nearest({x}, 5, metric, Runtime::serial());
-    for (const int exponent : {-1000, -500, 500, 1010}) {
-      check::context = describe(40, 6, metric, ", 2^" + std::to_string(exponent));
-      const Layer scaled = changed(x, naive::Order::rows, [&](std::vector<double>& values) {
-        for (double& value : values) value = std::ldexp(value, exponent);
-      });
-      CHECK(nearest({scaled}, 5, metric, Runtime::serial()).index == want.index);
-    }
-  }
-}
-
 TEST(memory_is_counted_and_refused) {
   const auto x = naive::make_layers(150, {40, 3}, 1, {DType::f32, 1});
   const Found want = nearest(x, 7, Metric::cosine, naive::threads(2));

@@ -27,7 +27,7 @@ from support.distance_table import DISTANCE_ROWS
 from support.gpu import needs_cuda, on_gpu
 from support.neighbour_table import NEIGHBOUR_ROWS
 
-pytestmark = [*needs_cuda, pytest.mark.filterwarnings("ignore:.*canonical correlations are all 1")]
+pytestmark = [needs_cuda, pytest.mark.filterwarnings("ignore:.*canonical correlations are all 1")]
 JOBS = measure_table.JOBS
 NEAR, FAR = Case(45, widths=(7, 24, 300)), Case(45, 1000.0, True, (7, 24, 300))
 

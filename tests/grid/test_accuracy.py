@@ -5,7 +5,7 @@ import torch
 
 from simcore._grid.accuracy import _squared_lengths
 from support import tolerance
-from support.cases import DTYPES, HALVES, Case
+from support.cases import DTYPES, HALVES, Case, noted
 from support.measure_table import (
     CCA,
     CCA_R2,
@@ -21,38 +21,29 @@ from support.measure_table import (
 pytestmark = pytest.mark.filterwarnings("ignore:.*canonical correlations are all 1")
 
 
-def other_side(measure, case, dtype):
-    return measure.layers(Case(case.n, 10.0, widths=(12, 5)), dtype, seed=1)
-
-
-@pytest.mark.parametrize(("measure", "case"), JOBS, ids=str)
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_x_with_itself(dtype, measure, case):
-    x = measure.layers(case, dtype)
-    got = measure(x)
+def check(measure, x, y, dtype):
+    got = measure(x, y)
     assert got.dtype == torch.float64
     assert not bool((got > 1).any())
-    tolerance.assert_measure(got, measure.twin(x), dtype)
+    tolerance.assert_measure(got, measure.twin(x, y), dtype)
 
 
-@pytest.mark.parametrize(("measure", "case"), JOBS, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_x_with_y(dtype, measure, case):
-    x, y = measure.layers(case, dtype), other_side(measure, case, dtype)
-    tolerance.assert_measure(measure(x, y), measure.twin(x, y), dtype)
+@pytest.mark.parametrize("measure", MEASURES, ids=str)
+def test_grids_match_the_twins(measure, dtype):
+    for case in (case for one, case in JOBS if one is measure):
+        x = measure.layers(case, dtype)
+        y = measure.layers(Case(case.n, 10.0, widths=(12, 5)), dtype, seed=1)
+        with noted(case):
+            check(measure, x, None, dtype)
+            check(measure, x, y, dtype)
 
 
 @pytest.mark.parametrize("measure", MEASURES, ids=str)
-@pytest.mark.parametrize("dtype", HALVES, ids=str)
-def test_halves_are_as_good_as_float32_once_rounded(dtype, measure):
-    x = measure.layers(Case(150, widths=(20, 7, 33)), dtype)
-    y = measure.layers(Case(150, 3.0, True, (12, 5)), dtype, seed=1)
-    for other in (None, y):
-        tolerance.assert_measure(measure(x, other), measure.twin(x, other), dtype)
-
-
-@pytest.mark.parametrize("measure", MEASURES, ids=str)
-def test_float32_and_float64_layers_in_one_grid(measure):
+def test_half_precisions_and_mixtures(measure):
+    for dtype in HALVES:
+        x = measure.layers(Case(150, widths=(20, 7, 33)), dtype)
+        check(measure, x, measure.layers(Case(150, 3.0, True, (12, 5)), dtype, seed=1), dtype)
     x = measure.layers(Case(150, 10.0, widths=(20, 7)))
     x[1] = x[1].float()
     y = measure.layers(Case(150, widths=(12, 5)), seed=1)

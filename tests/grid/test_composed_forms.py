@@ -26,6 +26,7 @@ FAR = Case(45, 1000.0, True, (7, 24, 300))
 FUNCTIONS = ("neuronsim_grid", "mixedsim_grid", "distance_correlation_grid", "rsm_difference_grid")
 # Few rows, more rows than one tile has, and rounding: the other cases belong to the deep tier.
 QUICK_CASES = [measure_table.JOB_CASES[i] for i in (1, 5, 8)]
+CKA_CASES = Case(4, 10.0), Case(33), Case(129, 1000.0, True)
 NEURONS = [
     pytest.param(measure, case, marks=() if case in QUICK_CASES else pytest.mark.deep)
     for measure, case in measure_table.JOBS
@@ -34,7 +35,11 @@ NEURONS = [
 DISTANCES = [row for row in DISTANCE_ROWS if row.function in FUNCTIONS]
 COMPARED_BY_ROW = ("cosine_grid", "disagreement_grid", "output_divergence_grid")
 ROWWISE = [row for row in DISTANCE_ROWS if row.function in COMPARED_BY_ROW]
-ESTIMATED_FEW = [job for job in ESTIMATED if job[1].n in (4, 33, 129) and len(job[1].widths) == 4]
+ESTIMATED_FEW = [
+    pytest.param(*job, marks=() if job[1] in CKA_CASES else pytest.mark.deep)
+    for job in ESTIMATED
+    if job[1].n in (4, 33, 129) and len(job[1].widths) == 4
+]
 ATTENTION = ("js", "pearson", "frobenius")
 WORDS = (5, 1, 17, 2, 32, 1)
 FLOAT64_DEEP = pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import torch
 
 from simcore import neuron_partners
 from support import tolerance
-from support.cases import DTYPES, Case, exact
+from support.cases import DTYPES, Case, exact, noted
 from support.measure_table import (
     CCA,
     CCA_R2,
@@ -44,17 +44,20 @@ def check_undefined(got, warned, want_rows, want_columns, names):
     )
 
 
-@pytest.mark.parametrize("value", [0.0, 0.1, -1000.3])
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("measure", MEASURES, ids=str)
-def test_a_layer_without_variance_is_nan_and_leaves_the_others_alone(measure, dtype, value):
-    x = measure.layers(CASE, dtype)
-    x[1] = constant(x[1], value) if measure.any_translation else torch.full_like(x[1], value)
-    with pytest.warns(UserWarning, match="no variance") as warned:
-        got = measure(x)
-    check_undefined(got, warned, [1], [1], ["X[1]"])
-    keep = [0, 2, 3]
-    tolerance.assert_measure(got[keep][:, keep], measure([x[i] for i in keep]), dtype)
+def test_a_layer_without_variance_is_nan_and_leaves_the_others_alone(measure):
+    for dtype in DTYPES:
+        x = measure.layers(CASE, dtype)
+        others = measure([x[0], *x[2:]])
+        for value in (0.0, 0.1, -1000.3):
+            whole = measure.any_translation
+            x[1] = constant(x[1], value) if whole else torch.full_like(x[1], value)
+            with pytest.warns(UserWarning, match="no variance") as warned:
+                got = measure(x)
+            check_undefined(got, warned, [1], [1], ["X[1]"])
+            keep = [0, 2, 3]
+            with noted(dtype, value):
+                tolerance.assert_measure(got[keep][:, keep], others, dtype)
 
 
 @pytest.mark.parametrize("measure", MEASURES, ids=str)
@@ -190,8 +193,6 @@ def test_rows_without_variance_leave_rsa_undefined(measure):
     [
         (torch.float32, 1e-30),
         (torch.float32, 1e30),
-        (torch.float64, 1e-150),
-        (torch.float64, 1e150),
         (torch.float64, 1e200),
         (torch.float64, 1e-200),
     ],

@@ -1,4 +1,7 @@
-"""Distances and measures of uncentred layers: twins, invariances, and values that are known."""
+"""Distances and measures of uncentred layers: twins, invariances, and values that are known.
+
+Invariances are those of measures of neighbours, too.
+"""
 
 import numpy as np
 import pytest
@@ -16,12 +19,15 @@ from simcore import (
 )
 from support import tolerance
 from support.cases import DTYPES, HALVES, Case, exact
+from support.changes import changed
 from support.correlated import orthonormal
 from support.distance_table import DISTANCE_ROWS, SCALE, TRANSLATION
 from support.measure_table import LINEAR
+from support.neighbour_table import NEIGHBOUR_ROWS, ROW_LENGTHS
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*independent columns")
 EVERY = pytest.mark.parametrize("measure", DISTANCE_ROWS, ids=str)
+WITH_NEIGHBOURS = pytest.mark.parametrize("measure", (*DISTANCE_ROWS, *NEIGHBOUR_ROWS), ids=str)
 ON_BASES = [measure for measure in DISTANCE_ROWS if measure.takes_bases]
 FLOAT64 = torch.float64
 
@@ -72,49 +78,34 @@ def test_half_precisions_and_mixtures(measure):
     check(measure, x, y, torch.float32, eps=torch.finfo(torch.float32).eps)
 
 
-def changed(kind, x, seed=3):
-    """``x`` with its neurons changed in one of the ways that `support.measure_table` names."""
-    width = x.shape[1]
-    generator = np.random.default_rng([seed, width])
-    order, signs = generator.permutation(width), generator.choice([-1.0, 1.0], width)
-    rotation = np.linalg.qr(generator.standard_normal((width, width)))[0]
-    matrices = {
-        "permutation": np.eye(width)[order],
-        "signs": np.eye(width)[order] * signs,
-        "neurons": np.eye(width)[order] * signs * generator.uniform(0.2, 5, width),
-        "rotation": rotation,
-        "linear": rotation * np.geomspace(0.2, 5, width) @ rotation[order],
-        "scale": 3 * np.eye(width),
-        "translation": np.eye(width),
-    }
-    shift = 4.0 * np.arange(width) if kind == "translation" else 0.0
-    return x @ torch.from_numpy(matrices[kind]) + torch.as_tensor(shift)
-
-
-@EVERY
+@WITH_NEIGHBOURS
 def test_invariances(measure):
     x, y = measure.sides(offset=1.0)
-    want, condition = measure(x, y), tolerance.DRAWN_CONDITION
+    want, back = measure(x, y), measure(y, x)
+
+    def same(got, wanted, *sides):
+        measure.assert_like(got, wanted, *sides, FLOAT64, tolerance.DRAWN_CONDITION)
+
     for kind in measure.invariant:
         moved = [changed(kind, layer) for layer in x]
-        for got, wanted, sides in (
-            (measure(moved, y), want, (moved, y)),
-            (measure(y, moved), want.T, (y, moved)),
-        ):
-            tolerance.assert_other(measure, got, wanted, *map(exact, sides), FLOAT64, condition)
+        same(measure(moved, y), want, moved, y)
+        same(measure(y, moved), back, y, moved)
     for kind in measure.jointly:
         moved = [[changed(kind, layer) for layer in side] for side in (x, y)]
-        tolerance.assert_other(
-            measure, measure(*moved), want, *map(exact, moved), FLOAT64, condition
-        )
-    tolerance.assert_other(measure, measure(y, x).T, want, exact(x), exact(y), FLOAT64, condition)
+        same(measure(*moved), want, *moved)
+    if measure.symmetric:
+        same(back.T, want, x, y)
+    else:
+        assert float((back.T - want).abs().max()) > tolerance.CHANGE
 
 
-@EVERY
+@WITH_NEIGHBOURS
 def test_what_a_measure_is_not_invariant_to(measure):
     x, y = measure.sides(offset=1.0)
-    want = measure(x, y)
-    for kind in (LINEAR | SCALE | TRANSLATION) - measure.invariant:
+    want, kinds = measure(x, y), LINEAR | SCALE | TRANSLATION
+    if measure in NEIGHBOUR_ROWS:
+        kinds |= ROW_LENGTHS
+    for kind in kinds - measure.invariant:
         change = (measure([changed(kind, layer) for layer in x], y) - want).abs().max()
         assert float(change) > tolerance.CHANGE, kind
 
@@ -130,16 +121,17 @@ def test_a_common_factor(measure):
             tolerance.assert_other(measure, got, measure(x, y), exact(x), exact(y), FLOAT64)
 
 
-@EVERY
+@WITH_NEIGHBOURS
 def test_order_of_the_examples(measure):
     x, y = measure.sides()
     order = torch.randperm(len(x[0]), generator=torch.Generator().manual_seed(0))
-    want = measure(x, y)
-    got = measure([layer[order] for layer in x], [layer[order] for layer in y])
-    tolerance.assert_other(measure, got, want, exact(x), exact(y), FLOAT64)
-    alone = measure(x, [layer[order] for layer in y])
+    want, moved = measure(x, y), [layer[order] for layer in y]
+    got = measure([layer[order] for layer in x], moved)
+    condition = tolerance.DRAWN_CONDITION if measure in NEIGHBOUR_ROWS else 1.0
+    measure.assert_like(got, want, x, y, FLOAT64, condition)
+    alone = measure(x, moved)
     if measure.function == "descriptor_grid":
-        tolerance.assert_other(measure, alone, want, exact(x), exact(y), FLOAT64)
+        measure.assert_like(alone, want, x, y, FLOAT64)
     else:
         assert float((alone - want).abs().max()) > tolerance.CHANGE
 

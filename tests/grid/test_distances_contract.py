@@ -1,8 +1,6 @@
 """The contract of distances and of measures of uncentred layers: inputs, warnings, errors."""
 
-import re
 import warnings
-from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -12,15 +10,13 @@ import simcore
 from simcore import bases, cosine_grid, descriptor_grid, gulp_grid, procrustes_grid
 from support import tolerance
 from support.bad_inputs import ENTRIES, LAYERS, X, Y, assert_refused, rows, spoiled
-from support.cases import Case, exact, spread_out
+from support.cases import Case, exact, noted
 from support.distance_table import DISTANCE_ROWS
-from support.forks import in_fork
 
 EVERY = pytest.mark.parametrize("measure", DISTANCE_ROWS, ids=str)
 # One row a function.
 FUNCTIONS = tuple({measure.function: measure for measure in DISTANCE_ROWS}.values())
 ONCE = pytest.mark.parametrize("measure", FUNCTIONS, ids=str)
-MB = 2**20
 
 
 @pytest.fixture(autouse=True)
@@ -28,108 +24,6 @@ def _warnings_are_errors():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         yield
-
-
-@EVERY
-def test_containers_strides_and_repetition(measure, tmp_path):
-    x, y = measure.sides()
-    before = [layer.clone() for layer in x + y]
-    want = measure(x, y)
-    assert isinstance(want, torch.Tensor)
-    from_numpy = measure(exact(x), exact(y))
-    assert isinstance(from_numpy, np.ndarray)
-    assert from_numpy.dtype == np.float64
-    np.testing.assert_array_equal(from_numpy, want)
-    stacked = torch.stack([x[0], x[0] + y[0]])
-    np.testing.assert_array_equal(measure(stacked), measure(list(stacked)))
-    mapped = []
-    for index, array in enumerate(exact(x)):
-        np.save(tmp_path / f"{index}.npy", array)
-        mapped.append(np.load(tmp_path / f"{index}.npy", mmap_mode="r"))
-    np.testing.assert_array_equal(measure(mapped, exact(y)), want)
-    torch.set_num_threads(2)
-    first = measure(x, y)
-    assert torch.equal(measure(x, y), first)
-    torch.set_num_threads(3)
-    tolerance.assert_other(measure, measure(x, y), first, exact(x), exact(y), torch.float64)
-    for way in spread_out(torch.zeros(2, 2)):
-        got = measure(*([spread_out(layer)[way] for layer in side] for side in (x, y)))
-        tolerance.assert_other(measure, got, want, exact(x), exact(y), torch.float64)
-    assert all(map(torch.equal, x + y, before))
-
-
-@EVERY
-def test_pairs_sides_derivatives_and_progress(measure, capfd):
-    x, y = measure.sides()
-    grid = measure(x, y)
-    whole = measure([*x, *y])
-
-    def same(got, want, left, right):
-        tolerance.assert_other(measure, got, want, exact(left), exact(right), torch.float64)
-
-    same(grid, whole[:3, 3:], x, y)
-    same(whole, whole.T, x + y, x + y)
-    same(measure(x[1:], y[:1]), grid[1:, :1], x[1:], y[:1])
-    followed = [layer.clone().requires_grad_() for layer in x]
-    with nullcontext() if measure.differentiable else pytest.warns(match="requires a gradient"):
-        got = measure(followed, y)
-    assert got.requires_grad == measure.differentiable
-    got = got.detach()
-    capfd.readouterr()
-    np.testing.assert_array_equal(measure(x, y, progress=True), got)
-    shown = capfd.readouterr()
-    assert measure.function in shown.err
-    assert "100%" in shown.err
-
-
-@EVERY
-def test_memory_limit_does_not_matter(measure):
-    """The least limit that is accepted is found by halving."""
-    x, y = measure.sides(n=90)
-    want, limit = measure(x, y), 2**30
-    while limit > 2:
-        try:
-            got = measure(x, y, max_memory=limit // 2)
-        except ValueError as error:
-            message = str(error)
-            break
-        tolerance.assert_other(measure, got, want, exact(x), exact(y), torch.float64)
-        limit //= 2
-    assert re.match("max_memory: wanted at least .*, got", message)
-    assert limit < 2**23
-
-
-PROGRAM = """
-import torch
-from bench.peak import peak_during
-from simcore import {function} as grid
-torch.set_num_threads(2)
-generator = torch.Generator().manual_seed(0)
-make = lambda count, n, width: list(torch.randn(count, n, width, generator=generator))
-options = {options!r}
-grid(make(4, 400, 300), **{{**options, "max_memory": None}})
-layers = make(8, 1000, 200)
-print(peak_during(lambda: grid(layers, **options)))
-"""
-PEAKS = {
-    "rsm_difference_grid": ({"norm": "spectral"}, 40 * MB),
-    "distance_correlation_grid": ({}, 8 * MB),
-    "gulp_grid": ({"ridge": 0.1}, 24 * MB),
-    "descriptor_grid": ({"descriptor": "uniformity"}, 6 * MB),
-    "matching_grid": ({"score": "distance"}, 4 * MB),
-    "aligned_cosine_grid": ({}, 10 * MB),
-    "imd_grid": ({}, 40 * MB),
-}
-
-
-@pytest.mark.parametrize(
-    "function", [*list(PEAKS)[:-1], pytest.param("imd_grid", marks=pytest.mark.deep)]
-)
-def test_max_memory_is_obeyed(function):
-    """Beside the workspace: stacks of threads, and pages of libraries (as in test_memory.py)."""
-    options, limit = PEAKS[function]
-    program = PROGRAM.format(function=function, options={**options, "max_memory": limit})
-    assert int(in_fork(program)) <= limit + 8 * MB
 
 
 def degenerate(measure, kind):
@@ -206,17 +100,12 @@ def narrow(value):
     return value
 
 
-@pytest.mark.parametrize("name", [*LAYERS, *ENTRIES])
 @ONCE
-def test_message(measure, name):
-    arguments, options, error, words = {**LAYERS, **ENTRIES}[name]
-    if measure.equal_widths and name != "one matrix for a list":
-        arguments = narrow(arguments)
-    assert_refused(measure, arguments, options, error, words)
-
-
-@ONCE
-def test_bad_entries_are_counted_and_options_are_keyword_only(measure):
+def test_messages(measure):
+    for name, (arguments, *expected) in {**LAYERS, **ENTRIES}.items():
+        wide = not measure.equal_widths or name == "one matrix for a list"
+        with noted(name):
+            assert_refused(measure, arguments if wide else narrow(arguments), *expected)
     good = narrow(X) if measure.equal_widths else X
     bad = [good[0], spoiled(spoiled(good[1], torch.nan, 5), torch.inf, 2), good[2]]
     for arguments, side in (((bad,), "X"), ((good, bad), "Y"), ((bad, good), "X")):

@@ -1,5 +1,6 @@
-"""The contract of all measures beside CKA: containers, strides, repetition, threads, blocks."""
+"""The contract of all measures of layers: containers, strides, repetition, threads, blocks."""
 
+import re
 import warnings
 from contextlib import nullcontext
 
@@ -10,11 +11,13 @@ import torch
 from simcore import neuron_partners, neuronsim_grid
 from simcore._grid.inputs import check_finite
 from support import tolerance
-from support.cases import DTYPES, HALVES, Case, exact, spread_out
-from support.measure_table import FUNCTIONS, MEASURES, NEURONSIM
+from support.cases import DTYPES, HALVES, Case, exact, noted, spread_out
+from support.distance_table import DISTANCE_ROWS
+from support.measure_table import CKAS, FUNCTIONS, HSIC_RBF, MEASURES, NEURONSIM
+from support.neighbour_table import NEIGHBOUR_ROWS
 
-CASE = Case(150, 10.0, widths=(20, 7, 33))
-SQUARE = Case(150, widths=(9, 9, 9))
+ROWS = (*MEASURES, *CKAS, HSIC_RBF, *DISTANCE_ROWS, *NEIGHBOUR_ROWS)
+EVERY = pytest.mark.parametrize("measure", ROWS, ids=str)
 
 
 @pytest.fixture(autouse=True)
@@ -24,100 +27,96 @@ def _warnings_are_errors():
         yield
 
 
-def sides(measure, dtype=torch.float64):
-    return measure.layers(CASE, dtype), measure.layers(Case(150, widths=(12, 5)), dtype, seed=1)
+def dtypes_of(measure):
+    """Both where a row stands for a function of the first table, else the lower precision."""
+    return DTYPES if measure in FUNCTIONS or measure in CKAS else DTYPES[:1]
 
 
-@pytest.mark.parametrize("measure", MEASURES, ids=str)
-def test_numpy_in_numpy_out_torch_in_torch_out(measure):
-    x, y = sides(measure)
-    from_torch, from_numpy = measure(x, y), measure(exact(x), exact(y))
+@EVERY
+def test_numpy_in_numpy_out_torch_in_torch_out(measure, tmp_path):
+    x, y = measure.sides()
+    from_torch, arrays = measure(x, y), (exact(x), exact(y))
     assert isinstance(from_torch, torch.Tensor)
-    assert isinstance(from_numpy, np.ndarray)
-    assert from_numpy.dtype == np.float64
-    assert from_numpy.shape == (3, 2)
-    np.testing.assert_array_equal(from_torch.numpy(), from_numpy)
+    assert from_torch.dtype == torch.float64
     assert isinstance(measure(exact(x), y), torch.Tensor)
+    mapped = []
+    for index, array in enumerate(arrays[0]):
+        np.save(tmp_path / f"{index}.npy", array)
+        mapped.append(np.load(tmp_path / f"{index}.npy", mmap_mode="r"))
+        array.flags.writeable = False
+    for given in (arrays[0], mapped):
+        found = measure(given, arrays[1])
+        assert isinstance(found, np.ndarray)
+        assert (found.dtype, found.shape) == (np.float64, (3, 2))
+        np.testing.assert_array_equal(from_torch.numpy(), found)
+    reversed_rows = [np.ascontiguousarray(array[::-1])[::-1] for array in arrays[0]]
+    measure.assert_like(measure(reversed_rows, arrays[1]), from_torch, x, y, torch.float64)
 
 
-@pytest.mark.parametrize("dtype", DTYPES + HALVES, ids=str)
-@pytest.mark.parametrize("measure", MEASURES, ids=str)
-def test_result_is_float64_and_inputs_are_never_modified(measure, dtype):
-    x, y = sides(measure, dtype)
-    before = [layer.clone() for layer in x + y]
-    for other in (None, y):
-        assert measure(x, other).dtype == torch.float64
-    for layer, copy in zip(x + y, before, strict=True):
-        assert torch.equal(layer, copy)
+@EVERY
+def test_result_is_float64_and_inputs_are_never_modified(measure):
+    for dtype in DTYPES + HALVES:
+        x, y = measure.sides(dtype=dtype)
+        before = [layer.clone() for layer in x + y]
+        for other in (None, y):
+            assert measure(x, other).dtype == torch.float64
+        assert all(map(torch.equal, x + y, before))
 
 
-@pytest.mark.parametrize("measure", MEASURES, ids=str)
+@EVERY
 def test_stacked_array_is_a_sequence_of_layers(measure):
-    x = measure.layers(SQUARE)
+    x = measure.layers(Case(150, widths=(9, 9, 9)))
     want = measure(x)
     np.testing.assert_array_equal(measure(torch.stack(x)), want)
     np.testing.assert_array_equal(measure(np.stack(exact(x))), want)
     np.testing.assert_array_equal(measure(tuple(x)), want)
-    np.testing.assert_array_equal(measure(x[:1], torch.stack(x)), measure(x[:1], x))
+    other = [x[0].clone()]
+    np.testing.assert_array_equal(measure(other, torch.stack(x)), measure(other, x))
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("measure", MEASURES, ids=str)
-def test_without_y_is_x_with_x(measure, dtype):
-    x, _ = sides(measure, dtype)
-    once = measure(x)
-    tolerance.assert_measure(measure(x, [t.clone() for t in x]), once, dtype)
-    if measure.symmetric:
-        tolerance.assert_measure(once.T, once, dtype)
+@EVERY
+def test_an_entry_depends_on_its_pair_only(measure):
+    for dtype in dtypes_of(measure):
+        x, y = measure.sides(dtype=dtype)
+        grid, once = measure(x, y), measure(x)
+
+        def same(got, want, left, right, dtype=dtype):
+            measure.assert_like(got, want, left, right, dtype)
+
+        same(measure(x[1:], y[:1]), grid[1:, :1], x[1:], y[:1])
+        order = [2, 0, 1]
+        moved = [x[i] for i in order]
+        same(measure(moved, y), grid[order], moved, y)
+        same(measure(x[:2], x[1:]), once[:2, 1:], x[:2], x[1:])
+        clones = [t.clone() for t in x]
+        same(measure(x, clones), once, x, clones)
+        if measure.symmetric:
+            same(once.T, once, x, x)
+            same(measure(y, x).T, grid, x, y)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("measure", MEASURES, ids=str)
-def test_an_entry_depends_on_its_pair_only(measure, dtype):
-    x, y = sides(measure, dtype)
-    grid = measure(x, y)
-    tolerance.assert_measure(measure(x[1:], y[:1]), grid[1:, :1], dtype)
-    order = [2, 0, 1]
-    tolerance.assert_measure(measure([x[i] for i in order], y), grid[order], dtype)
-    tolerance.assert_measure(measure(x[:2], x[1:]), measure(x)[:2, 1:], dtype)
+@EVERY
+def test_strides_do_not_matter(measure):
+    for dtype in dtypes_of(measure):
+        x, y = measure.sides(dtype=dtype)
+        want = measure(x, y)
+        for way in spread_out(x[0]):
+            got = measure(*([spread_out(layer)[way] for layer in side] for side in (x, y)))
+            with noted(way):
+                measure.assert_like(got, want, x, y, dtype)
 
 
-@pytest.mark.parametrize("way", spread_out(torch.zeros(2, 2)))
-@pytest.mark.parametrize("measure", FUNCTIONS, ids=str)
-def test_strides_do_not_matter(measure, way):
-    for dtype in (torch.float32, torch.float64):
-        x, y = sides(measure, dtype)
-        got = measure(*([spread_out(layer)[way] for layer in side] for side in (x, y)))
-        tolerance.assert_measure(got, measure(x, y), dtype)
-
-
-@pytest.mark.parametrize("measure", FUNCTIONS, ids=str)
-def test_read_only_memory_mapped_and_reversed_arrays(measure, tmp_path):
-    x = exact(measure.layers(CASE))
-    want = measure(x)
-    mapped = []
-    for index, array in enumerate(x):
-        np.save(tmp_path / f"{index}.npy", array)
-        mapped.append(np.load(tmp_path / f"{index}.npy", mmap_mode="r"))
-        array.flags.writeable = False
-    np.testing.assert_array_equal(measure(x), want)
-    np.testing.assert_array_equal(measure(mapped), want)
-    reversed_rows = [np.ascontiguousarray(array[::-1])[::-1] for array in x]
-    tolerance.assert_measure(measure(reversed_rows), want, torch.float64)
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("measure", MEASURES, ids=str)
-def test_repetition_is_bit_equal_and_threads_do_not_matter(measure, dtype):
-    x, y = sides(measure, dtype)
-    for other in (None, y):
-        torch.set_num_threads(2)
-        first = measure(x, other)
-        for _ in range(3):
+@EVERY
+def test_repetition_is_bit_equal_and_threads_do_not_matter(measure):
+    for dtype in dtypes_of(measure):
+        x, y = measure.sides(dtype=dtype)
+        for other in (None, y):
+            torch.set_num_threads(2)
+            first = measure(x, other)
             assert torch.equal(measure(x, other), first)
-        for threads in (1, 3):
-            torch.set_num_threads(threads)
-            tolerance.assert_measure(measure(x, other), first, dtype)
+            for threads in (1, 3):
+                torch.set_num_threads(threads)
+                measure.assert_like(measure(x, other), first, x, x if other is None else y, dtype)
 
 
 @pytest.mark.parametrize("threads", [1, 2, 3])
@@ -133,30 +132,31 @@ def test_partners_do_not_depend_on_threads(threads):
 
 
 def least_memory(measure, x, y):
-    """The least ``max_memory`` that is accepted, within a factor of two."""
-    limit = 2**30
+    """The least ``max_memory`` that is accepted, within a factor of two, and the refusal."""
+    limit = 2**24
     while True:
         try:
             measure(x, y, max_memory=limit // 2)
-        except ValueError:
-            return limit
+        except ValueError as error:
+            return limit, str(error)
         limit //= 2
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("measure", FUNCTIONS, ids=str)
-def test_memory_limit_does_not_matter(measure, dtype):
-    x, y = sides(measure, dtype)
-    want = measure(x, y)
-    least = least_memory(measure, x, y)
-    assert 2**10 < least < 2**24
-    for limit in (least, 2 * least, 5 * least):
-        tolerance.assert_measure(measure(x, y, max_memory=limit), want, dtype)
+@EVERY
+def test_memory_limit_does_not_matter(measure):
+    for dtype in dtypes_of(measure):
+        x, y = measure.sides(dtype=dtype)
+        want = measure(x, y)
+        least, refusal = least_memory(measure, x, y)
+        assert 2**8 < least < 2**24
+        assert re.match("max_memory: wanted .*, got", refusal)
+        for limit in (least, 2 * least, 5 * least):
+            measure.assert_like(measure(x, y, max_memory=limit), want, x, y, dtype)
 
 
-@pytest.mark.parametrize("measure", MEASURES, ids=str)
-def test_progress_changes_nothing_and_is_shown(measure, capfd):
-    x, y = sides(measure)
+@EVERY
+def test_progress_and_gradients_change_no_value(measure, capfd):
+    x, y = measure.sides()
     want = measure(x, y)
     assert capfd.readouterr() == ("", "")
     np.testing.assert_array_equal(measure(x, y, progress=True), want)
@@ -164,12 +164,6 @@ def test_progress_changes_nothing_and_is_shown(measure, capfd):
     assert measure.function in shown.err
     assert "100%" in shown.err
     assert not shown.out
-
-
-@pytest.mark.parametrize("measure", MEASURES, ids=str)
-def test_a_gradient_that_is_asked_for_changes_no_value(measure):
-    x, y = sides(measure)
-    want = measure(x, y)
     followed = [layer.clone().requires_grad_() for layer in x]
     with nullcontext() if measure.differentiable else pytest.warns(match="requires a gradient"):
         got = measure(followed, y)
@@ -178,7 +172,7 @@ def test_a_gradient_that_is_asked_for_changes_no_value(measure):
 
 
 def test_numpy_partners():
-    x, y = sides(NEURONSIM)
+    x, y = NEURONSIM.sides()
     grid, best, partner = neuron_partners(exact(x), exact(y))
     assert {type(value) for value in (grid, *best, *partner)} == {np.ndarray}
     assert [values.shape for values in best] == [(20, 2), (7, 2), (33, 2)]

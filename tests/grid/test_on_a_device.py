@@ -189,7 +189,11 @@ JOBS = [
     Job(partial(_interval, kernel="rbf", estimator="unbiased"), OTHERS[CKA_INTERVAL]),
     Job(partial(_interval, method="bootstrap"), ("permuted_gram_products", *HSIC)),
 ]
-EVERY = pytest.mark.parametrize("job", JOBS, ids=str)
+# The first job of a function: variants of it belong to the deep tier.
+FIRST = {getattr(job.grid, "func", job.grid): job for job in reversed(JOBS)}.values()
+EVERY = pytest.mark.parametrize(
+    "job", [pytest.param(j, marks=() if j in FIRST else pytest.mark.deep) for j in JOBS], ids=str
+)
 
 
 def on_device(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -239,6 +243,7 @@ def test_a_curve_of_neighbours_waits_for_layers_and_not_for_pairs():
         tolerance.assert_same(curve.values, _curve(*two_sides(count)), torch.float64)
 
 
+@pytest.mark.deep
 def test_every_place_that_may_wait_does():
     waits = set()
     for job in JOBS:
@@ -296,9 +301,11 @@ def test_networks_run_there_without_waiting(mixing, reversible):
             tolerance.assert_same(one.values, other, torch.float64)
 
 
-# Networks have parameters of their own: the test above moves them.
+# Networks have parameters of their own: the test above moves them. Grids are jobs, too.
 TRACED = [
-    pytest.param(name, row, id=f"{name}-{i}")
+    pytest.param(
+        name, row, id=f"{name}-{i}", marks=pytest.mark.deep if name.endswith("_grid") else ()
+    )
     for name, rows in ROWS.items()
     if not name.startswith("nn.")
     for i, row in enumerate(rows)

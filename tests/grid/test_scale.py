@@ -13,12 +13,13 @@ from simcore.align import CCAAligner
 from support import tolerance
 from support.cases import Case
 from support.measure_table import (
+    CKAS,
+    HSIC_RBF,
     MEASURES,
     MIXEDSIM,
     NEURONSIM,
     ON_BASES,
     SVCCA_STANDARDIZED,
-    Measure,
 )
 
 FLOAT64 = torch.float64
@@ -27,24 +28,7 @@ OTHER = Case(80, widths=(6,))
 LARGEST = torch.finfo(FLOAT64).max
 
 
-def cka(name, **options):
-    return Measure(name, "cka_grid", options, rank_rule=False, takes_bases=False)
-
-
-CKAS = (
-    cka("cka-gram", method="gram"),
-    cka("cka-feature", method="feature"),
-    cka("cka-unbiased", estimator="unbiased"),
-    cka("cka-rbf", kernel="rbf"),
-)
-HSIC_RBF = Measure("hsic-rbf", "hsic_grid", {"kernel": "rbf"}, rank_rule=False, takes_bases=False)
 SCALE_FREE = (*MEASURES, *CKAS, HSIC_RBF)
-
-
-def twin(measure, x, y=None):
-    """Values of the twin, which knows no method."""
-    options = {key: value for key, value in measure.options.items() if key != "method"}
-    return Measure(measure.name, measure.function, options, rank_rule=measure.rank_rule).twin(x, y)
 
 
 def times_power(layer, exponent):
@@ -59,13 +43,13 @@ def drawn(measure):
 
 def check(measure, x, y, want_x, want_y):
     """What `measure` gives of the layers is what the twin gives of others that it holds equal."""
-    tolerance.assert_measure(measure(x), twin(measure, want_x), FLOAT64)
-    cross = twin(measure, want_x, want_y)
+    tolerance.assert_measure(measure(x), measure.twin(want_x), FLOAT64)
+    cross = measure.twin(want_x, want_y)
     tolerance.assert_measure(measure(x, y), cross, FLOAT64)
     tolerance.assert_measure(measure(x, want_y), cross, FLOAT64)
 
 
-@pytest.mark.parametrize("exponent", [-1000, 0, 1000, 1017])
+@pytest.mark.parametrize("exponent", [-1000, 1017])
 @pytest.mark.parametrize("measure", SCALE_FREE, ids=str)
 def test_powers_of_two(measure, exponent):
     x, y = drawn(measure)
@@ -102,7 +86,7 @@ def test_a_large_offset_and_a_small_spread(measure):
 
 
 @pytest.mark.parametrize(
-    ("large", "exponent"), [(1e306, -1000), (1e306, -200), (1e306, 0), (1e190, -890)], ids=str
+    ("large", "exponent"), [(1e306, -1000), (1e306, 0), (1e190, -890)], ids=str
 )
 @pytest.mark.filterwarnings("ignore:.*neurons without variance")
 @pytest.mark.parametrize("measure", [m for m in SCALE_FREE if m.any_translation], ids=str)
@@ -122,9 +106,9 @@ def test_a_large_constant_beside_small_entries(measure, large, exponent):
 def test_neurons_of_very_different_scales(measure, ends):
     x, y = drawn(measure)
     spread = torch.exp2(torch.linspace(*ends, 7).round().double())
-    tolerance.assert_measure(measure([x[0] * spread], y), twin(measure, x[:1], y), FLOAT64)
+    tolerance.assert_measure(measure([x[0] * spread], y), measure.twin(x[:1], y), FLOAT64)
     if measure is not MIXEDSIM:  # whose second argument keeps its scales
-        tolerance.assert_measure(measure(y, [x[0] * spread]), twin(measure, y, x[:1]), FLOAT64)
+        tolerance.assert_measure(measure(y, [x[0] * spread]), measure.twin(y, x[:1]), FLOAT64)
 
 
 @pytest.mark.parametrize("exponent", [-1060, -1000, 950, 1000, 1017])
@@ -311,12 +295,11 @@ def test_scaling_is_by_powers_of_two(columns):
         assert shift.unique().tolist() == found.exponents
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 @pytest.mark.parametrize("measure", SCALE_FREE, ids=str)
-def test_what_is_not_finite_is_counted_as_ever(measure, bad):
+def test_what_is_not_finite_is_counted_as_ever(measure):
     x = [times_power(layer, 1017) for layer in measure.layers(CASE)]
-    x[1][3, 2] = x[1][5, 1] = bad
-    with pytest.raises(ValueError, match=r"^X\[1\]: wanted finite values, got 2 NaN or infinite"):
+    x[1][3, 2], x[1][5, 1], x[1][7, 4] = float("nan"), float("inf"), -float("inf")
+    with pytest.raises(ValueError, match=r"^X\[1\]: wanted finite values, got 3 NaN or infinite"):
         measure(x)
 
 

@@ -13,7 +13,7 @@ from support.cka import ESTIMATED, WELL_CONDITIONED_N, check_cka, expected
 
 @pytest.mark.parametrize(("estimator", "case"), ESTIMATED, ids=str)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("method", ["auto", "gram", "feature"])
+@pytest.mark.parametrize("method", ["gram", "feature"])
 def test_linear_cka(method, dtype, estimator, case):
     got = cka_grid(layers(case, dtype), estimator=estimator, method=method)
     absolute = case.n >= WELL_CONDITIONED_N[estimator]
@@ -45,7 +45,7 @@ def test_cross_grid(n, dtype, estimator, kernel):
 @pytest.mark.parametrize("kernel", KERNELS)
 @pytest.mark.parametrize("estimator", ESTIMATORS)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("n", [4, 33, 400])
+@pytest.mark.parametrize("n", [4, 33, 129])
 def test_hsic_grid(n, dtype, estimator, kernel):
     x = layers(Case(n, offset=10.0), dtype)
     y = layers(Case(n, widths=(12, 3)), dtype, seed=1)
@@ -143,16 +143,14 @@ def test_rbf_of_rows_most_of_which_are_equal():
 
 def test_rbf_median_of_many_rows():
     """For n > 4096 the width comes from every s-th row, s = ceil(n / 4096), as documented."""
-    x, y = layers(Case(4200, offset=3.0, widths=(5, 3)))
-    grams = []
-    for layer in exact([x, y]):
-        distances = reference.squared_distances(layer)
-        sampled = np.median(distances[::2, ::2])
-        # the width is the root of the median, so its relative error is half of this one
-        assert abs(sampled / np.median(distances) - 1) < 2 * tolerance.SAMPLED_MEDIAN
-        grams.append(np.exp(-distances / (2 * sampled)))
-    want = [[reference.hsic_biased(*grams)]]
-    tolerance.assert_close(hsic_grid([x], [y], kernel="rbf"), want, torch.float64)
+    (x,) = layers(Case(4200, offset=3.0, widths=(3,)))
+    distances = reference.squared_distances(x.numpy())
+    sampled = np.median(distances[::2, ::2])
+    # the width is the root of the median, so its relative error is half of this one
+    assert abs(sampled / np.median(distances) - 1) < 2 * tolerance.SAMPLED_MEDIAN
+    gram = np.exp(-distances / (2 * sampled))
+    want = [[reference.hsic_biased(gram, gram)]]
+    tolerance.assert_close(hsic_grid([x], kernel="rbf"), want, torch.float64)
 
 
 @pytest.mark.parametrize("options", [{}, {"kernel": "rbf"}], ids=str)

@@ -1,64 +1,16 @@
-"""`max_memory` is obeyed: peak resident memory, measured in a process of its own."""
+"""`max_memory` is obeyed by strided layers, plans and backward passes: peak resident memory.
+
+Those of the grids are in grid/test_memory.py.
+"""
 
 import pytest
 import torch
 
 from simcore import plan_cka
 from support.forks import in_fork
+from support.peaks import MB, SLACK, peak
 
 pytestmark = pytest.mark.slow
-
-MB = 2**20
-# What the process may need beside the workspace: stacks of the threads, the allocator's rounding,
-# pages of libraries touched for the first time.
-SLACK = 8 * MB
-
-PROGRAM = """
-import numpy as np, torch
-from bench.peak import peak_during
-from simcore import cka_grid
-torch.set_num_threads(2)
-generator = torch.Generator().manual_seed(0)
-options = {options!r}
-small = [torch.randn(64, 8, generator=generator, dtype={dtype}) for _ in range(2)]
-cka_grid(small, **{{**options, "max_memory": None}})  # libraries and threads are started
-layers = [torch.randn({n}, {width}, generator=generator, dtype={dtype}) for _ in range({count})]
-if {mapped}:
-    layers = [layer.numpy() for layer in layers]
-print(peak_during(lambda: cka_grid(layers, **options)))
-"""
-
-
-def peak(n, count, width, *, dtype="torch.float32", mapped=False, **options):
-    """Peak memory beyond the inputs of one grid of ``count`` layers ``[n, width]``."""
-    program = PROGRAM.format(
-        options=options, dtype=dtype, n=n, count=count, width=width, mapped=mapped
-    )
-    return int(in_fork(program))
-
-
-# name: (n, layers, width, limit, options). Beside each the size of what must not be materialised.
-JOBS = {
-    # the 325-layer job in small: Grams of all layers would be 260 MB
-    "many layers": (1000, 65, 128, 64 * MB, {}),
-    "many layers unbiased": (1000, 65, 128, 64 * MB, {"estimator": "unbiased"}),
-    # one Gram of 12,000 rows is 576 MB
-    "many rows by Gram": (12_000, 3, 16, 64 * MB, {"method": "gram"}),
-    # all products of features would be 1 GB, centred copies 164 MB
-    "many rows by features": (20_000, 8, 256, 64 * MB, {"method": "feature"}),
-    "many rows": (40_000, 4, 64, 64 * MB, {}),
-    "rbf": (3000, 6, 32, 64 * MB, {"kernel": "rbf"}),
-    "rbf unbiased": (3000, 6, 32, 64 * MB, {"kernel": "rbf", "estimator": "unbiased"}),
-    "halves": (6000, 8, 128, 48 * MB, {"dtype": "torch.bfloat16"}),
-    "float64": (1000, 65, 128, 96 * MB, {"dtype": "torch.float64"}),
-    "numpy": (1000, 65, 128, 64 * MB, {"mapped": True}),
-}
-
-
-@pytest.mark.parametrize("name", JOBS)
-def test_max_memory_is_obeyed(name):
-    n, count, width, limit, options = JOBS[name]
-    assert peak(n, count, width, max_memory=limit, **options) <= limit + SLACK
 
 
 def test_strided_inputs_are_not_copied_whole():
@@ -82,7 +34,8 @@ def test_the_plan_tells_the_truth(kernel, limit):
     n, count, width = 1500, 24, 64
     torch.set_num_threads(2)
     plan = plan_cka([torch.empty(n, width)] * count, kernel=kernel, method="gram", max_memory=limit)
-    measured = peak(n, count, width, kernel=kernel, method="gram", max_memory=limit)
+    options = {"kernel": kernel, "method": "gram", "max_memory": limit}
+    measured = peak("cka_grid", n=n, count=count, width=width, **options)
     assert measured <= plan.workspace_bytes + SLACK
     assert plan.workspace_bytes <= limit
 
@@ -110,11 +63,10 @@ print(peak_during(step({n}, widths, needed, options)))
 
 # name: (n, layers, width, limit, which need a gradient, cross, dtype, options).
 BACKWARD_JOBS = {
-    # centred copies of all layers would be 49 MB
-    "many layers": (6000, 16, 128, 16 * MB, None, False, "torch.float32", {}),
-    "unbiased": (6000, 16, 128, 16 * MB, None, False, "torch.float32", {"estimator": "unbiased"}),
-    # centred copies would be 66 MB
-    "halves": (8000, 8, 256, 16 * MB, None, False, "torch.bfloat16", {}),
+    # centred copies of all layers would be 33 MB
+    "unbiased": (4000, 16, 128, 16 * MB, None, False, "torch.float32", {"estimator": "unbiased"}),
+    # centred copies would be 41 MB
+    "halves": (5000, 8, 256, 16 * MB, None, False, "torch.bfloat16", {}),
     # and 82 MB
     "many rows": (40_000, 4, 64, 16 * MB, None, True, "torch.float64", {}),
     # gradients of all layers would be 66 MB

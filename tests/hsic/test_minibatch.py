@@ -10,6 +10,7 @@ import torch
 from simcore import MinibatchCKA, cka_grid, reference
 from support import tolerance
 from support.cases import DTYPES, HALVES, Case, exact, layers
+from support.forks import in_fork
 
 WIDTHS, OTHER = (7, 1, 20), (12, 3)
 SIZES = (16, 16, 9, 5, 4)  # the last batches of an epoch are smaller
@@ -192,16 +193,15 @@ def of_process(rank, store, results):
 def test_two_processes_reduce_to_what_one_computes(tmp_path):
     x = named(batches())
     want = updated(MinibatchCKA(), x)
-    context = torch.multiprocessing.get_context("spawn")
-    started = [
-        context.Process(target=of_process, args=(rank, tmp_path / "store", tmp_path / str(rank)))
-        for rank in range(2)
-    ]
-    for process in started:
-        process.start()
-    for process in started:
-        process.join()
-    assert [process.exitcode for process in started] == [0, 0]
+    in_fork(f"""
+import os
+from hsic.test_minibatch import of_process
+child = os.fork()
+rank = int(child == 0)
+of_process(rank, {str(tmp_path / "store")!r}, f"{tmp_path}/{{rank}}")
+if child:
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+""")
     for rank in range(2):
         names, state, alone, refused = torch.load(tmp_path / str(rank), weights_only=True)
         assert names == ("a", "b", "c")

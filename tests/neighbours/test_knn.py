@@ -1,7 +1,6 @@
 """The contract of neighbours: containers, threads, memory, objects, warnings, errors."""
 
 import pickle
-import re
 import warnings
 
 import numpy as np
@@ -10,15 +9,12 @@ import torch
 
 import simcore
 from simcore import bases, cknna_grid, knn_grid, neighbours, stats
-from support import tolerance
 from support.bad_inputs import ENTRIES, LAYERS, X, Y, assert_refused, rows, spoiled
-from support.cases import Case, exact, layers, spread_out
-from support.forks import in_fork
+from support.cases import Case, layers, noted
 from support.neighbour_table import CKNNA, MUTUAL, NEIGHBOUR_ROWS
 
 EVERY = pytest.mark.parametrize("measure", NEIGHBOUR_ROWS, ids=str)
 ONCE = pytest.mark.parametrize("measure", [MUTUAL, CKNNA], ids=str)
-MB = 2**20
 
 
 @pytest.fixture(autouse=True)
@@ -29,87 +25,12 @@ def _warnings_are_errors():
 
 
 @EVERY
-def test_containers_strides_threads_and_repetition(measure, tmp_path):
+def test_threads_change_no_bit(measure):
     x, y = measure.sides(n=130)
-    before = [layer.clone() for layer in x + y]
     want = measure(x, y)
-    assert isinstance(want, torch.Tensor)
-    from_numpy = measure(exact(x), exact(y))
-    assert isinstance(from_numpy, np.ndarray)
-    np.testing.assert_array_equal(from_numpy, want)
-    stacked = torch.stack([x[0], x[0] + y[0]])
-    np.testing.assert_array_equal(measure(stacked), measure(list(stacked)))
-    np.save(tmp_path / "layer.npy", exact(x)[0])
-    mapped = np.load(tmp_path / "layer.npy", mmap_mode="r")
-    np.testing.assert_array_equal(measure([mapped], exact(y)), want[:1])
     for threads in (1, 2, 3):
         torch.set_num_threads(threads)
         assert torch.equal(measure(x, y), want)
-    for way in spread_out(torch.zeros(2, 2)):
-        got = measure(*([spread_out(layer)[way] for layer in side] for side in (x, y)))
-        tolerance.assert_measure(got, want, torch.float64)
-    assert all(map(torch.equal, x + y, before))
-
-
-@EVERY
-def test_pairs_sides_derivatives_and_progress(measure, capfd):
-    x, y = measure.sides()
-    grid, whole = measure(x, y), measure([*x, *y])
-    tolerance.assert_measure(grid, whole[:3, 3:], torch.float64)
-    tolerance.assert_measure(measure(y, x), whole[3:, :3], torch.float64)
-    tolerance.assert_measure(measure(x[1:], y[:1]), grid[1:, :1], torch.float64)
-    with pytest.warns(UserWarning, match=r"X\[0\] requires a gradient, and gets none"):
-        got = measure([layer.clone().requires_grad_() for layer in x], y)
-    assert not got.requires_grad
-    capfd.readouterr()
-    np.testing.assert_array_equal(measure(x, y, progress=True), got)
-    shown = capfd.readouterr().err
-    assert measure.function in shown
-    assert "100%" in shown
-
-
-@EVERY
-def test_memory_limit_does_not_matter(measure):
-    x, y = measure.sides(n=90)
-    want, limit = measure(x, y), 2**30
-    while limit > 2:
-        try:
-            got = measure(x, y, max_memory=limit // 2)
-        except ValueError as error:
-            message = str(error)
-            break
-        assert torch.equal(got, want)
-        limit //= 2
-    assert re.match("max_memory: wanted .*, got", message)
-    assert limit < 2**21
-
-
-PROGRAM = """
-import torch
-from bench.peak import peak_during
-from simcore import {function} as grid
-torch.set_num_threads(2)
-generator = torch.Generator().manual_seed(0)
-make = lambda count, n, width: list(torch.randn(count, n, width, generator=generator))
-options = {options!r}
-grid(make(4, 400, 300), **{{**options, "max_memory": None}})
-layers = make({count}, 700, 200)
-print(peak_during(lambda: grid(layers, **options)))
-"""
-PEAKS = {  # inputs are 13 to 22 MB
-    "mutual": ("knn_grid", {}, 40, 8 * MB),
-    "second-order": ("knn_grid", {"measure": "second-order"}, 24, 12 * MB),
-    "cknna": ("cknna_grid", {}, 24, 12 * MB),
-}
-
-
-@pytest.mark.parametrize("name", PEAKS)
-def test_max_memory_is_obeyed(name):
-    """Beside the workspace: stacks of threads, and pages of libraries (as in test_memory.py)."""
-    function, options, count, limit = PEAKS[name]
-    options = {**options, "max_memory": limit}
-    program = PROGRAM.format(function=function, options=options, count=count)
-    assert int(in_fork(program)) <= limit + 8 * MB
 
 
 @EVERY
@@ -169,14 +90,11 @@ def test_lists_of_a_layer_without_variance():
         assert knn_grid(found)[1].isnan().all()
 
 
-@pytest.mark.parametrize("name", [*LAYERS, *ENTRIES])
 @ONCE
-def test_message(measure, name):
-    assert_refused(measure, *{**LAYERS, **ENTRIES}[name])
-
-
-@ONCE
-def test_bad_entries_are_counted_and_options_are_keyword_only(measure):
+def test_messages(measure):
+    for name, (*given, words) in {**LAYERS, **ENTRIES}.items():
+        with noted(name):
+            assert_refused(measure, *given, words)
     for dtype in (torch.float16, torch.float32, torch.float64):
         good = [layer.to(dtype) for layer in X]
         bad = [good[0], spoiled(spoiled(good[1], torch.nan, 5), torch.inf, 2), good[2]]

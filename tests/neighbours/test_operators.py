@@ -6,6 +6,7 @@ import torch
 import simcore
 from support.bad_inputs import assert_refused
 from support.cases import Case, layers
+from support.operators import opcheck
 
 assert simcore  # loads the extension
 ops = torch.ops.simcore
@@ -30,13 +31,13 @@ NAMES = ("nearest_rows", "list_similarity", "second_order_similarity", "cknna_te
 @pytest.mark.parametrize("cross", [False, True])
 @pytest.mark.parametrize("name", NAMES)
 def test_opcheck(name, cross):
-    torch.library.opcheck(getattr(ops, name).default, arguments(name, cross))
+    opcheck(getattr(ops, name).default, arguments(name, cross), whole=cross)
 
 
 @pytest.mark.parametrize("metric", ["cosine", "euclidean", "inner"])
 def test_lists_without_values(metric):
     args = (X, 3, metric, 0, "X", False)
-    torch.library.opcheck(ops.nearest_rows.default, args)
+    opcheck(ops.nearest_rows.default, args, whole=False)
     index, values, own = ops.nearest_rows(*args)
     assert torch.equal(index, ops.nearest_rows(*args[:-1])[0])
     assert (values.shape, own.shape) == ((0, 12, 3), (0, 12))

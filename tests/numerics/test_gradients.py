@@ -79,7 +79,7 @@ def test_a_sample_of_gradients_is_right(name):
 @pytest.mark.slow
 @EVERY
 def test_gradients_of_float32_layers_are_right(name):
-    assert_kept(compared(share(name, differentiable()), name, *drawn(name)))
+    assert_kept(compared(share(name, differentiable()), name, *drawn(name, n=200)))
 
 
 @pytest.mark.parametrize("scale", SCALES)

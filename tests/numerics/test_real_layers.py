@@ -112,10 +112,9 @@ def test_tokens_of_minilm_are_plain(minilm):
 
 @pytest.mark.slow
 @pytest.mark.assets
-@pytest.mark.parametrize("pair", [(0, 2)])
-def test_tokens_of_minilm_are_plain_for_every_measure(minilm, pair):
-    layers = minilm(30)
-    assert_plain(found(ALL_CASES, f"MiniLM, {pair}", layers[pair[0]], layers[pair[1]]))
+def test_tokens_of_minilm_are_plain_for_every_measure(minilm):
+    first, _, last = minilm(20)
+    assert_plain(found(ALL_CASES, "MiniLM, layers 0 and 6", first, last))
 
 
 @pytest.mark.parametrize("architecture", ["llama", "gpt2"])

@@ -74,7 +74,9 @@ def test_lanczos_serves_where_few_are_kept(cut):
         assert isinstance(kept(layer(SPECTRA["fast"], *shape), cut), Factored)
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, pytest.param(torch.float16, marks=pytest.mark.deep)], ids=str
+)
 @pytest.mark.parametrize("standardize", [False, True])
 @pytest.mark.parametrize("shapes", [((260, 500), (260, 400)), ((500, 260), (500, 300))], ids=str)
 def test_grids_equal_the_twin(shapes, standardize, dtype):

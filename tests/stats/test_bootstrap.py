@@ -61,7 +61,7 @@ def test_bootstrap_covers_the_known_correlation():
     trials, covered = 100, 0
     for seed in range(trials):
         a, b = torch.randn(2, 100, 1, generator=generator, dtype=torch.float64)
-        result = stats.bootstrap_ci([a], [0.6 * a + 0.8 * b], resamples=200, seed=seed)
+        result = stats.bootstrap_ci([a], [0.6 * a + 0.8 * b], resamples=100, seed=seed)
         covered += bool(result.low <= 0.36 <= result.high)
     # The percentile interval is a little short at n = 100.
     low, high = scipy.stats.binom(trials, 0.93).interval(tolerance.TEST_LEVEL)

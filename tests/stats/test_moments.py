@@ -20,7 +20,7 @@ MB = 2**20
 
 # The unbiased estimator needs 4 rows. n = 7 has 5,040 permutations, so that two of four pairs do.
 ENUMERATED = [
-    (n, kernel, estimator)
+    pytest.param(n, kernel, estimator, marks=pytest.mark.deep if n > 5 else ())
     for n in (3, 4, 5, 6, 7)
     for kernel, estimator in MEASURED
     if (n >= 4 or estimator == "biased")

@@ -149,10 +149,10 @@ def test_bootstrap_message(name):
 
 
 PEAKS = {
-    "permutation": "stats.permutation_test(x, permutations=5, max_memory=limit)",
+    "permutation": "stats.permutation_test(x, permutations=2, max_memory=limit)",
     "moments": "stats.permutation_test(x, method='moments', kernel='rbf', max_memory=limit)",
-    "bootstrap": "stats.bootstrap_ci(x, resamples=5, max_memory=limit)",
-    "bases": "stats.permutation_test(z, z, measure='svcca', permutations=2, max_memory=limit)",
+    "bootstrap": "stats.bootstrap_ci(x, resamples=2, max_memory=limit)",
+    "bases": "stats.permutation_test(z, z, measure='svcca', permutations=1, max_memory=limit)",
     "copies": "stats.bootstrap_ci(z, z, measure='neuronsim', resamples=2, max_memory=limit)",
 }
 

@@ -111,9 +111,9 @@ def test_small_distances_are_evidence(name, own, best):
     sides = [x], [x, x + 0.3 * noise, other]
     for measure in (name, getattr(simcore, f"{name}_grid")):
         test = stats.permutation_test(
-            *sides, measure=measure, permutations=99, return_null=True, **own
+            *sides, measure=measure, permutations=49, return_null=True, **own
         )
-        assert test.pvalue[0, :2].tolist() == [0.01, 0.01]
+        assert test.pvalue[0, :2].tolist() == [0.02, 0.02]
         assert test.pvalue[0, 2] > 0.05
         assert test.calibrated[0, 0] == pytest.approx(1, abs=1e-6)
         assert 0.4 < test.calibrated[0, 1] < 1
@@ -121,7 +121,7 @@ def test_small_distances_are_evidence(name, own, best):
         want = (test.observed - test.null_mean) / (best - test.null_mean)
         tolerance.assert_same(test.calibrated, want, torch.float64)
         closer = (test.null > test.observed if best else test.null < test.observed).sum(0)
-        assert bool(((100 * test.pvalue).round() >= 1 + closer).all())
+        assert bool(((50 * test.pvalue).round() >= 1 + closer).all())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

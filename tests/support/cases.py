@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
+import pytest
 import torch
 
 WIDTHS = (7, 1, 64, 33)  # ragged, with one layer of a single neuron
@@ -27,6 +30,16 @@ class Case:
     def __str__(self) -> str:
         outlier = "-outlier" if self.outlier else ""
         return f"n{self.n}-offset{self.offset:g}{outlier}-widths{'x'.join(map(str, self.widths))}"
+
+
+@contextmanager
+def noted(*case: object) -> Iterator[None]:
+    """Name the case of a test of several cases where a check of it fails."""
+    try:
+        yield
+    except (AssertionError, pytest.fail.Exception) as error:
+        error.add_note(" ".join(map(str, case)))
+        raise
 
 
 SIZES = tuple(Case(n) for n in (2, 3, 4, 5, 31, 33, 129, 400))

@@ -19,8 +19,8 @@ from simcore import reference
 from simcore._measures import MEASURES
 from simcore._measures.record import BASES, closure
 from simcore._measures.record import Measure as Record
-from support import measure_table
-from support.cases import Case, layers
+from support import measure_table, tolerance
+from support.cases import Case, exact, layers
 from support.measure_table import ROTATION, Measure
 
 SCALE, TRANSLATION = frozenset({"scale"}), frozenset({"translation"})
@@ -63,8 +63,6 @@ class Other(Measure):
     ----------
     invariant
         The changes of either argument alone that leave the value as it is.
-    jointly
-        The changes of both arguments together that leave the value as it is.
     degree
         The power of a common factor of both arguments that the value has.
     compared
@@ -81,13 +79,15 @@ class Other(Measure):
     rank_rule: bool = False
     itself: float = 0.0
     invariant: frozenset[str] = TRANSLATION | ROTATION
-    jointly: frozenset[str] = frozenset()
     degree: int = 0
     compared: Callable[[np.ndarray], np.ndarray] = np.asarray
     units: Units = _one
     undefined: str = "none"
     equal_widths: bool = False
     size: float = 1.0
+
+    def assert_like(self, got, want, x, y, dtype, condition=1.0) -> None:
+        tolerance.assert_other(self, got, want, exact(x), exact(y), dtype, condition)
 
     def layers(self, case: Case, dtype=torch.float64, *, seed=0) -> list[torch.Tensor]:
         """`cases.layers` times ``size``, all five wide if the measure asks for equal widths."""

@@ -1,4 +1,4 @@
-"""Helpers of the GPU tests: a mark that skips without a GPU, and inputs in its memory."""
+"""Helpers of the GPU tests, whose import skips a file without a GPU: inputs in its memory."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ import torch
 
 from simcore import build_info
 
-READY = torch.cuda.is_available() and build_info()["cuda"]
-WHY = "no CUDA device" if build_info()["cuda"] else "simcore was built without CUDA kernels"
-# A file of GPU tests assigns this to `pytestmark`; `pytest -ra` prints how many were skipped.
-needs_cuda = [pytest.mark.cuda, pytest.mark.skipif(not READY, reason=WHY)]
+if not (torch.cuda.is_available() and build_info()["cuda"]):
+    why = "no CUDA device" if build_info()["cuda"] else "simcore was built without CUDA kernels"
+    pytest.skip(why, allow_module_level=True)  # not collected: 900 tests that say the same
+# A file of GPU tests assigns this to `pytestmark`.
+needs_cuda = pytest.mark.cuda
 
 
 def on_gpu(layers: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -11,6 +11,7 @@ import torch
 
 import simcore
 from simcore import reference
+from support import tolerance
 from support.cases import Case, exact, layers
 
 # Changes to the neurons of a layer, by name; a set contains the names of the changes within it.
@@ -22,7 +23,8 @@ LINEAR = NEURONS | ROTATION | {"linear"}
 
 # Grids whose values have gradients.
 DIFFERENTIABLE = (
-    *("cka_grid", "procrustes_grid", "rsa_grid", "distance_correlation_grid", "cosine_grid"),
+    *("cka_grid", "hsic_grid", "procrustes_grid", "rsa_grid"),
+    *("distance_correlation_grid", "cosine_grid"),
 )
 
 
@@ -45,6 +47,7 @@ class Measure:
     any_translation: bool = True  # RSA centres rows: it ignores a common offset only
     invariant_x: frozenset[str] = LINEAR
     invariant_y: frozenset[str] = LINEAR
+    jointly: frozenset[str] = frozenset()  # of both arguments together
 
     @property
     def grid(self) -> Callable[..., Any]:
@@ -63,6 +66,15 @@ class Measure:
         if self.rank_rule:
             options["eps"] = eps or rank_eps([*x, *(y or [])])
         return getattr(reference, self.function)(exact(x), exact(y), **options)
+
+    def assert_like(self, got, want, x, y, dtype, condition=1.0) -> None:
+        """Fail where a grid of x and y differs from another by more than is promised."""
+        tolerance.assert_measure(got, want, dtype, condition=condition)
+
+    def sides(self, n=150, dtype=torch.float64, offset=10.0):
+        """Two sides of layers of n rows, three and two."""
+        x = self.layers(Case(n, offset, widths=(20, 7, 33)), dtype)
+        return x, self.layers(Case(n, widths=(12, 5)), dtype, seed=1)
 
     def layers(self, case: Case, dtype=torch.float64, *, seed=0) -> list[torch.Tensor]:
         """`cases.layers`, widened to what this measure needs."""
@@ -170,6 +182,31 @@ RSA_SPEARMAN = Measure(
     invariant_x=PERMUTATION,
     invariant_y=PERMUTATION,
 )
+
+
+class Hsic(Measure):
+    """CKA and HSIC: runs of one path differ by rounding. Their twins know no method."""
+
+    def twin(self, x, y=None, *, eps=None) -> np.ndarray:
+        options = {name: value for name, value in self.options.items() if name != "method"}
+        return getattr(reference, self.function)(exact(x), exact(y), **options)
+
+    def assert_like(self, got, want, x, y, dtype, condition=1.0) -> None:
+        tolerance.assert_same(got, want, dtype)
+
+
+def _hsic(name: str, function: str = "cka_grid", **options: Any) -> Hsic:
+    kinds = {"invariant_x": ROTATION, "invariant_y": ROTATION}
+    return Hsic(name, function, options, rank_rule=False, takes_bases=False, **kinds)
+
+
+CKAS = (
+    _hsic("cka-gram", method="gram"),
+    _hsic("cka-feature", method="feature"),
+    _hsic("cka-unbiased", estimator="unbiased"),
+    _hsic("cka-rbf", kernel="rbf"),
+)
+HSIC_RBF = _hsic("hsic-rbf", "hsic_grid", kernel="rbf")
 
 MEASURES = (
     CCA,

@@ -2,6 +2,8 @@
 
 CHECKED_IN_CPP = "arguments of operators that are called directly are checked in C++"
 IN_ANOTHER_ORDER = "the order in which torch adds depends on strides and threads"
+NO_REFUSAL = "their operations of torch cut tiles down to one pair, and refuse no bound"
+LIMIT = "grid/test_inputs.py::test_memory_limit_does_not_matter"
 THREADS = "attention/test_inputs.py::test_repetition_and_threads_are_bit_equal"
 
 # By the beginning of a test's id below tests/.
@@ -19,6 +21,10 @@ NEEDS_KERNELS = {
     "coupling/test_accuracy.py::test_strides_change_no_bit[batches last": IN_ANOTHER_ORDER,
     f"{THREADS}[True-torch.float32-pearson]": IN_ANOTHER_ORDER,
     f"{THREADS}[True-torch.float64-pearson]": IN_ANOTHER_ORDER,
+    f"{LIMIT}[aligned-cosine]": NO_REFUSAL,
+    f"{LIMIT}[concentricity]": NO_REFUSAL,
+    f"{LIMIT}[magnitude]": NO_REFUSAL,
+    f"{LIMIT}[uniformity]": NO_REFUSAL,
     "hsic/test_composed.py::test_the_device_takes_the_form_of_fewer_flops": (
         "operators of the CPU are called too where it stands in for a device"
     ),
