@@ -17,6 +17,9 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 CI = {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "COLUMNS": str(NARROW)}
 
 
+ENVIRONMENTS = [pytest.param({}, id="plain", marks=pytest.mark.deep), pytest.param(CI, id="ci")]
+
+
 def simlab(*arguments):
     return [sys.executable, "-m", "simlab.cli", *map(str, arguments)]
 
@@ -37,7 +40,7 @@ def shown(columns, *arguments):
     return on_a_terminal(simlab(*arguments), columns).splitlines()
 
 
-@pytest.mark.parametrize("environment", [{}, CI], ids=["plain", "ci"])
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_a_pipe_gets_every_task_on_one_line(environment):
     header, rule, *rows = piped("tasks", **environment)
     assert header.split() == ["name", "task", "kind", "texts", "label", "metrics", "splits", "from"]
@@ -52,7 +55,11 @@ def test_a_pipe_gets_every_task_on_one_line(environment):
     ("command", "names"),
     [
         ("tasks", list(TASKS)),
-        ("models", [architecture.name for architecture in KNOWN_ARCHITECTURES]),
+        pytest.param(
+            "models",
+            [architecture.name for architecture in KNOWN_ARCHITECTURES],
+            marks=pytest.mark.deep,
+        ),
     ],
 )
 def test_a_narrow_terminal_breaks_between_words_alone(command, names):
@@ -65,6 +72,7 @@ def test_a_narrow_terminal_breaks_between_words_alone(command, names):
             assert word.rstrip(":") in wide | {"·"}
 
 
+@pytest.mark.deep
 def test_a_wide_terminal_has_a_table():
     lines = [line.rstrip() for line in shown(400, "models") if line.strip()]
     assert lines == piped("models")
@@ -88,7 +96,7 @@ def loop(pause=0.5):
     return [sys.executable, "-c", LOOP.format(pause=pause)]
 
 
-@pytest.mark.parametrize("environment", [{}, CI], ids=["plain", "ci"])
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_a_log_gets_a_line_whenever_the_pause_is_over(environment):
     done = subprocess.run(
         loop(), env={**os.environ, **environment}, capture_output=True, text=True, check=True
@@ -102,6 +110,7 @@ def test_a_log_gets_a_line_whenever_the_pause_is_over(environment):
     assert len(done.stderr.splitlines()) in (2, 3)
 
 
+@pytest.mark.deep
 def test_a_short_loop_writes_nothing_into_a_log():
     done = subprocess.run(loop(pause=60), capture_output=True, text=True, check=True)
     assert (done.stdout, done.stderr) == ("", "")
