@@ -79,8 +79,8 @@ def imported(place, cuda="13.0"):
 WITHOUT = [False, [], [2, 2]]
 
 
+@pytest.mark.deep
 def test_without_the_wheel_nothing_is_said(tmp_path):
-    assert imported(tmp_path) == ([], WITHOUT)
     (tmp_path / "simcore_cuda").mkdir()  # a folder of the user
     assert imported(tmp_path) == ([], WITHOUT)
 
@@ -90,6 +90,7 @@ def test_kernels_that_fit_are_loaded_and_named(place):
     assert imported(place) == ([], [True, ["8.0", "9.0+PTX"], [2, 2]])
 
 
+@pytest.mark.deep
 def test_kernels_of_another_version_are_not_loaded(place):
     compile_library(place)
     installed(place, "0.0.1")
@@ -103,6 +104,7 @@ def test_kernels_of_another_version_are_not_loaded(place):
     assert found == WITHOUT
 
 
+@pytest.mark.deep
 def test_kernels_without_a_version_are_not_loaded(place):
     compile_library(place)
     (place / "simcore_cuda.dist-info" / "METADATA").unlink()
@@ -112,6 +114,7 @@ def test_kernels_without_a_version_are_not_loaded(place):
     assert found == WITHOUT
 
 
+@pytest.mark.deep
 def test_a_torch_that_is_not_for_cuda_is_named(place):
     compile_library(place)
     (line,), found = imported(place, cuda=None)
@@ -122,6 +125,7 @@ def test_a_torch_that_is_not_for_cuda_is_named(place):
     assert found == WITHOUT
 
 
+@pytest.mark.deep
 def test_a_runtime_of_cuda_that_is_not_there_is_named(place):
     """As a torch for another major release of CUDA has it."""
     runtime = place / "libcudart.so.99"

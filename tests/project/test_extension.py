@@ -52,6 +52,7 @@ def extension_of(copy):
     return copy / found.name
 
 
+@pytest.mark.deep
 def test_a_torch_that_is_too_old_is_named_with_what_installs_another(copy):
     extension_of(copy).symlink_to(next(PACKAGE.glob("_C.*.so")))
     record = copy.parent / "simcore.dist-info" / "METADATA"
@@ -69,6 +70,7 @@ def test_an_extension_takes_every_later_torch(version):
     assert _extension._series("2.10.2+cpu") < _extension._series("torch>=2.11")
 
 
+@pytest.mark.deep
 def test_an_extension_that_the_loader_refuses(copy):
     extension_of(copy).write_bytes(b"no library")
     told = refusal(copy)
@@ -78,7 +80,10 @@ def test_an_extension_that_the_loader_refuses(copy):
     assert "invalid ELF header" in told or "too short" in told
 
 
-@pytest.mark.parametrize("other", ["", "_C.cpython-39-x86_64-linux-gnu.so"])
+@pytest.mark.parametrize(
+    "other",
+    [pytest.param("", marks=pytest.mark.deep), "_C.cpython-39-x86_64-linux-gnu.so"],
+)
 def test_without_an_extension_for_this_python_torch_computes(copy, other):
     if other:
         (copy / other).touch()

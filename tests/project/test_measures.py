@@ -74,6 +74,7 @@ def test_errors_name_the_argument(pair):
         measures.ckaa  # noqa: B018
 
 
+@pytest.mark.deep
 def test_an_import_in_a_new_process():
     code = "from simcore.measures import gulp; import simcore; print(simcore.measures.gulp is gulp)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

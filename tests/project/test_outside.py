@@ -68,6 +68,7 @@ def peer(tmp_path):
     return tmp_path
 
 
+@pytest.mark.deep
 def test_a_test_is_simcores_if_it_reached_a_function_that_took_its_arguments(peer):
     results = peer / "results.json"
     how = ("-q", "-c", os.devnull, "-p", "outside.plugin", "-p", "no:cacheprovider")
