@@ -6,7 +6,6 @@ A library that registers nothing stands for the kernels, and torch says that it 
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import torch
 
 import simcore
 from simcore._kernels import cuda_extension
+from support.processes import python
 
 ROOT = Path(simcore.__file__).resolve().parents[1]
 PROGRAM = """
@@ -64,14 +64,7 @@ def compile_library(place, *options):
 def imported(place, cuda="13.0"):
     """Return what importing simcore says, and what it has then."""
     path = os.pathsep.join([str(place), str(ROOT), str(ROOT / "python")])
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(cuda=cuda)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": path},
-        cwd=place,
-    )
+    done = python("-c", PROGRAM.format(cuda=cuda), cwd=place, PYTHONPATH=path)
     said, *found = json.loads(done.stdout)
     return said, found
 

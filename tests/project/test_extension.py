@@ -1,9 +1,6 @@
 """Where the extension is missing or does not fit, one line says why and what to do."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +8,7 @@ import torch
 
 import simcore
 from simcore import _extension
+from support.processes import python
 
 PACKAGE = Path(simcore.__file__).parent
 # Without the finder of an editable installation, which knows the extension of the checkout.
@@ -30,14 +28,7 @@ def copy(tmp_path):
 
 def imported(copy):
     """Import the copy in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", ALONE],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(copy.parent)},
-        cwd=copy.parent,
-    )
+    return python("-c", ALONE, ok=False, cwd=copy.parent, PYTHONPATH=str(copy.parent))
 
 
 def refusal(copy):
@@ -97,14 +88,8 @@ def test_without_an_extension_for_this_python_torch_computes(copy, other):
 
 def test_files_that_are_not_installed(copy):
     """`-S` keeps site-packages, with the metadata of simcore, off the path."""
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", "import simcore"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=copy.parent,
-        env={**os.environ, "PYTHONPATH": str(copy.parent)},
-    )
+    place = copy.parent
+    done = python("-S", "-c", "import simcore", ok=False, cwd=place, PYTHONPATH=str(place))
     assert done.returncode == 1
     line = done.stderr.splitlines()[-1]
     assert line.startswith("ImportError: simcore: wanted an installed simcore, found the files of ")

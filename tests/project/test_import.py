@@ -1,11 +1,12 @@
 """`import simcore` needs torch and numpy, and nothing else, and starts nothing."""
 
 import ast
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from support.processes import python
 
 BLOCKED = (
     "transformers", "datasets", "accelerate", "safetensors", "tokenizers", "huggingface_hub",
@@ -28,15 +29,7 @@ sys.meta_path.insert(0, Blocked())
 
 def run(body, blocked=BLOCKED):
     program = PROGRAM.format(blocked=set(blocked), body=body)
-    return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-
-
-def assert_runs(body):
-    done = run(body)
-    assert done.returncode == 0, done.stderr
-    return done
+    return python("-c", program, ok=False)
 
 
 def test_the_block_works():
@@ -48,7 +41,7 @@ def test_the_block_works():
 
 def test_works_with_torch_and_numpy_alone():
     """An import loads the operators alone: other modules take most of its time."""
-    done = assert_runs("""
+    done = run("""
 import sys
 import numpy as np
 import torch
@@ -74,6 +67,7 @@ metric.update(x)
 metric.compute()
 simcore.plan_cka(x)
 """)
+    assert done.returncode == 0, done.stderr
     assert "100%" in done.stderr
 
 

@@ -6,8 +6,6 @@ notebooks are not run.
 
 import importlib.util
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from simcore._measures import MEASURES
 from support.documentation import DOCS, ROOT
 from support.lab.browsers import NO_BROWSER, find_browser, started
 from support.lab.sites import Site, served
+from support.processes import python
 
 pytestmark = pytest.mark.slow
 WIDTH = 375
@@ -48,16 +47,8 @@ def folder(tmp_path_factory):
     if missing:
         pytest.skip(f"the documentation site is not tested: no {', '.join(missing)}")
     built = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
-    done = subprocess.run(
-        [*command, "-d", str(built / "pages"), str(DOCS), str(built / "site")],
-        cwd=ROOT,
-        env={**os.environ, "SIMCORE_DOCS": "unrun"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    how = ("-W", "--keep-going", "-q", "-b", "html", "-d", built / "pages")
+    python("-m", "sphinx", *how, DOCS, built / "site", cwd=ROOT, SIMCORE_DOCS="unrun")
     return built / "site"
 
 

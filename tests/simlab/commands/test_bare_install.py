@@ -3,14 +3,13 @@
 Each test starts the entry point of pyproject.toml in a process that hides some packages.
 """
 
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 
 import pytest
 
 from simcore._optional import install_command
+from support.processes import python
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["scripts"]["simcore"]
@@ -32,9 +31,7 @@ EntryPoint("simcore", {script!r}, "console_scripts").load()()
 
 def run(hidden, *arguments):
     program = PROGRAM.format(hidden=hidden.split(), arguments=arguments, script=SCRIPT)
-    return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    return python("-c", program, ok=False)
 
 
 def test_a_line_installs_the_packages_of_the_command(tmp_path):
@@ -62,9 +59,7 @@ def test_the_line_is_the_only_one_with_and_without_a_compiler(monkeypatch, pure)
 def test_a_line_installs_the_packages_of_a_name_of_simlab():
     with_hidden = PROGRAM.format(hidden=["pydantic"], arguments=(), script=SCRIPT)
     program = with_hidden.partition('EntryPoint("')[0] + "from simlab import Sweep"
-    done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
+    done = python("-c", program, ok=False)
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1] == (
         "ModuleNotFoundError: simlab.Sweep wanted the package pydantic, found none; "

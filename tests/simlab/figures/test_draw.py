@@ -1,7 +1,5 @@
 """Figures come from the table alone and show every value of it."""
 
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -26,6 +24,7 @@ from simlab.results.results import (
 )
 from support.lab.drawing import grids_figure, joint_figure
 from support.lab.result_rows import curve, grid, joint_grid, majority
+from support.processes import python
 
 JOINT = ("ORIG", "FT[2]", "FT[1]")  # not in alphabetical order: the stored order counts
 MODELS = {
@@ -177,8 +176,7 @@ def test_comparisons_must_exist(tmp_path, frame):
 def test_drawing_loads_no_numerics():
     code = "import sys, simlab.figures.alignment, simlab.figures.grids, simlab.figures.joint; "
     code += "print([m for m in ('torch', 'simcore') if m in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert python("-c", code).stdout.strip() == "[]"
 
 
 def test_joint_figure_has_a_panel_per_measure_and_the_scores():

@@ -1,8 +1,6 @@
 """Tables in a pipe and on a narrow terminal; progress as a bar, and as lines in a log."""
 
-import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from simlab.models.architectures import KNOWN_ARCHITECTURES
 from simlab.tasks import TASKS
 from support.lab.terminals import on_a_terminal
+from support.processes import python
 
 NARROW = 80
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -25,13 +24,7 @@ def simlab(*arguments):
 
 
 def piped(*arguments, **environment):
-    done = subprocess.run(
-        simlab(*arguments),
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python(*simlab(*arguments)[1:], **environment)
     return COLOURS.sub("", done.stdout).splitlines()
 
 
@@ -98,9 +91,7 @@ def loop(pause=0.5):
 
 @pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_a_log_gets_a_line_whenever_the_pause_is_over(environment):
-    done = subprocess.run(
-        loop(), env={**os.environ, **environment}, capture_output=True, text=True, check=True
-    )
+    done = python(*loop()[1:], **environment)
     first, *_, last = done.stderr.splitlines()
     assert done.stdout == ""
     # The estimate is of the pace so far, which a busy machine slows: its form is tested here.
@@ -112,7 +103,7 @@ def test_a_log_gets_a_line_whenever_the_pause_is_over(environment):
 
 @pytest.mark.deep
 def test_a_short_loop_writes_nothing_into_a_log():
-    done = subprocess.run(loop(pause=60), capture_output=True, text=True, check=True)
+    done = python(*loop(pause=60)[1:])
     assert (done.stdout, done.stderr) == ("", "")
 
 
