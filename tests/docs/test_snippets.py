@@ -26,9 +26,11 @@ from support.lab.tinymodels import save_tiny_model, write_reviews
 from support.pages import ROOT, SHELLS, commands, pages, snippets
 
 # Pages whose commands are run too, among their blocks of Python, in the order of the page.
-RUN = ("docs/start/arrays.md", "docs/start/report.md")
-# Pages that fine-tune or run whole models on many texts.
-SLOW = ("docs/start/report.md",)
+RUN = ("docs/start/arrays.md",)
+# Pages that run whole models on many texts: `test_first_pages` runs them, with their commands.
+ELSEWHERE = ("docs/start/huggingface.md", "docs/start/report.md")
+# Pages that fine-tune or run whole models.
+DEEP = ("docs/experiments/finetune.md", "docs/experiments/index.md")
 # Pages that must say where every name comes from; the others may use the names of `given`.
 COMPLETE = ("README.md", "docs/start", "docs/guides/recording.md")
 # Pages whose first lines need what earlier pages made.
@@ -41,11 +43,11 @@ def identifier(page):
     return str(page.relative_to(ROOT))
 
 
-def with_blocks(*languages):
-    """Return pages that have blocks in one of the languages; slow ones are marked."""
+def with_blocks(*languages, deep=()):
+    """Return pages that have blocks in one of the languages."""
     return [
         pytest.param(
-            page, id=identifier(page), marks=[pytest.mark.slow] if identifier(page) in SLOW else []
+            page, id=identifier(page), marks=[pytest.mark.deep] if identifier(page) in deep else []
         )
         for page in pages()
         if snippets(page, *languages)
@@ -146,7 +148,10 @@ def execute(page, scope):
             assert done.returncode == 0, f"{snippet}\n{done.stdout}{done.stderr}"
 
 
-@pytest.mark.parametrize("page", with_blocks("python"))
+RUNNING = [one for one in with_blocks("python", deep=DEEP) if one.id not in ELSEWHERE]
+
+
+@pytest.mark.parametrize("page", RUNNING)
 def test_python(page, reader, request):
     if identifier(page) in PREPARED:
         shutil.copytree(request.getfixturevalue("runs"), "runs")
@@ -158,7 +163,7 @@ def test_python(page, reader, request):
 
 def test_the_pages_of_commands_that_run_exist():
     names = {identifier(page) for page in pages()}
-    assert {*RUN, *SLOW, *PREPARED} <= names
+    assert {*RUN, *DEEP, *PREPARED, *ELSEWHERE} <= names
 
 
 def parse(words):

@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from support.families import FAMILIES
+from support.imports import find_circle
 
 ROOT = Path(__file__).resolve().parent
 while not (ROOT / "pyproject.toml").exists():
@@ -18,7 +19,6 @@ SHARED = {  # a room and what it may include beside itself
     "cuda/base": ("core/math", "core/views"),
     "cuda/products": ("core/math", "core/views", "cuda/base"),
 }
-MOST_LINES = 400
 
 FILES = {str(f.relative_to(CSRC)): f.read_text() for f in sorted(CSRC.rglob("*.*")) if f.is_file()}
 INCLUDES = {
@@ -73,22 +73,7 @@ def test_an_adapter_includes_no_other_family():
 
 
 def test_no_circle():
-    done: set[str] = set()
-
-    def visit(file: str, path: tuple[str, ...]) -> None:
-        assert file not in path, " -> ".join((*path, file))
-        if file not in done:
-            for name in INCLUDES[file]:
-                visit(name, (*path, file))
-            done.add(file)
-
-    for file in FILES:
-        visit(file, ())
-    assert len(done) == len(FILES)
-
-
-def test_no_file_is_long():
-    assert not {f: n for f, text in FILES.items() if (n := text.count("\n")) > MOST_LINES}
+    assert find_circle({file: set(names) for file, names in INCLUDES.items()}) == []
 
 
 TEXTS = (".cpp", ".cuh", ".cu", ".h", ".py", ".md")

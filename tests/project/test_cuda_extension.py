@@ -6,7 +6,6 @@ A library that registers nothing stands for the kernels, and torch says that it 
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ import torch
 
 import simcore
 from simcore._kernels import cuda_extension
+from support.processes import python
 
 ROOT = Path(simcore.__file__).resolve().parents[1]
 PROGRAM = """
@@ -64,14 +64,7 @@ def compile_library(place, *options):
 def imported(place, cuda="13.0"):
     """Return what importing simcore says, and what it has then."""
     path = os.pathsep.join([str(place), str(ROOT), str(ROOT / "python")])
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(cuda=cuda)],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": path},
-        cwd=place,
-    )
+    done = python("-c", PROGRAM.format(cuda=cuda), cwd=place, PYTHONPATH=path)
     said, *found = json.loads(done.stdout)
     return said, found
 
@@ -79,8 +72,8 @@ def imported(place, cuda="13.0"):
 WITHOUT = [False, [], [2, 2]]
 
 
+@pytest.mark.deep
 def test_without_the_wheel_nothing_is_said(tmp_path):
-    assert imported(tmp_path) == ([], WITHOUT)
     (tmp_path / "simcore_cuda").mkdir()  # a folder of the user
     assert imported(tmp_path) == ([], WITHOUT)
 
@@ -90,6 +83,7 @@ def test_kernels_that_fit_are_loaded_and_named(place):
     assert imported(place) == ([], [True, ["8.0", "9.0+PTX"], [2, 2]])
 
 
+@pytest.mark.deep
 def test_kernels_of_another_version_are_not_loaded(place):
     compile_library(place)
     installed(place, "0.0.1")
@@ -103,6 +97,7 @@ def test_kernels_of_another_version_are_not_loaded(place):
     assert found == WITHOUT
 
 
+@pytest.mark.deep
 def test_kernels_without_a_version_are_not_loaded(place):
     compile_library(place)
     (place / "simcore_cuda.dist-info" / "METADATA").unlink()
@@ -112,6 +107,7 @@ def test_kernels_without_a_version_are_not_loaded(place):
     assert found == WITHOUT
 
 
+@pytest.mark.deep
 def test_a_torch_that_is_not_for_cuda_is_named(place):
     compile_library(place)
     (line,), found = imported(place, cuda=None)
@@ -122,6 +118,7 @@ def test_a_torch_that_is_not_for_cuda_is_named(place):
     assert found == WITHOUT
 
 
+@pytest.mark.deep
 def test_a_runtime_of_cuda_that_is_not_there_is_named(place):
     """As a torch for another major release of CUDA has it."""
     runtime = place / "libcudart.so.99"

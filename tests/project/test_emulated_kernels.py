@@ -8,7 +8,6 @@ import json
 import os
 import runpy
 import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import torch
 
 import simcore
 from simcore._kernels import choice
+from support.processes import python
 
 ROOT = Path(__file__).resolve().parents[2]
 HOST = ROOT / "tests" / "cpp"
@@ -106,14 +106,7 @@ def place(tmp_path_factory):
 
 def run(place, program, *arguments):
     path = os.pathsep.join([str(place), str(ROOT), str(ROOT / "python")])
-    done = subprocess.run(
-        [sys.executable, "-c", START + program, *arguments],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": path},
-        cwd=place,
-    )
+    done = python("-c", START + program, *arguments, cwd=place, PYTHONPATH=path)
     return json.loads(done.stdout)
 
 

@@ -1,9 +1,6 @@
 """Where the extension is missing or does not fit, one line says why and what to do."""
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +8,7 @@ import torch
 
 import simcore
 from simcore import _extension
+from support.processes import python
 
 PACKAGE = Path(simcore.__file__).parent
 # Without the finder of an editable installation, which knows the extension of the checkout.
@@ -30,14 +28,7 @@ def copy(tmp_path):
 
 def imported(copy):
     """Import the copy in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-c", ALONE],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(copy.parent)},
-        cwd=copy.parent,
-    )
+    return python("-c", ALONE, ok=False, cwd=copy.parent, PYTHONPATH=str(copy.parent))
 
 
 def refusal(copy):
@@ -52,6 +43,7 @@ def extension_of(copy):
     return copy / found.name
 
 
+@pytest.mark.deep
 def test_a_torch_that_is_too_old_is_named_with_what_installs_another(copy):
     extension_of(copy).symlink_to(next(PACKAGE.glob("_C.*.so")))
     record = copy.parent / "simcore.dist-info" / "METADATA"
@@ -69,6 +61,7 @@ def test_an_extension_takes_every_later_torch(version):
     assert _extension._series("2.10.2+cpu") < _extension._series("torch>=2.11")
 
 
+@pytest.mark.deep
 def test_an_extension_that_the_loader_refuses(copy):
     extension_of(copy).write_bytes(b"no library")
     told = refusal(copy)
@@ -78,7 +71,10 @@ def test_an_extension_that_the_loader_refuses(copy):
     assert "invalid ELF header" in told or "too short" in told
 
 
-@pytest.mark.parametrize("other", ["", "_C.cpython-39-x86_64-linux-gnu.so"])
+@pytest.mark.parametrize(
+    "other",
+    [pytest.param("", marks=pytest.mark.deep), "_C.cpython-39-x86_64-linux-gnu.so"],
+)
 def test_without_an_extension_for_this_python_torch_computes(copy, other):
     if other:
         (copy / other).touch()
@@ -92,14 +88,8 @@ def test_without_an_extension_for_this_python_torch_computes(copy, other):
 
 def test_files_that_are_not_installed(copy):
     """`-S` keeps site-packages, with the metadata of simcore, off the path."""
-    done = subprocess.run(
-        [sys.executable, "-S", "-c", "import simcore"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=copy.parent,
-        env={**os.environ, "PYTHONPATH": str(copy.parent)},
-    )
+    place = copy.parent
+    done = python("-S", "-c", "import simcore", ok=False, cwd=place, PYTHONPATH=str(place))
     assert done.returncode == 1
     line = done.stderr.splitlines()[-1]
     assert line.startswith("ImportError: simcore: wanted an installed simcore, found the files of ")

@@ -114,19 +114,22 @@ def test_without_a_build_nothing_is_tried(machine):
 
 
 def test_a_failing_test_stops_no_other_step(machine):
-    status, steps, _, _ = finished(machine("all", FAIL="tests/gpu gpu_smoke"))
+    status, steps, _, _ = finished(machine("all", FAIL="tests/gpu gpu_smoke bench.gpu"))
     assert status == 1
     assert steps["smoke"] == steps["smoke-capture"] == "failed (3)"
     assert steps["tests-kernels"] == steps["tests-composed"] == "failed (3)"
-    assert steps["bench-cka"] == steps["bench-others"] == "ok"
+    assert steps["bench-cka"] == steps["bench-others"] == "failed (3)"
+    assert steps["doctor"] == "ok"
 
 
+@pytest.mark.deep
 def test_a_run_without_a_passed_test_fails(machine):
     status, _, _, printed = finished(machine("quick", PYTEST="300 skipped in 1.0s"))
     assert status == 1
     assert "no test passed in tests-kernels" in printed
 
 
+@pytest.mark.deep
 def test_a_refused_sanitizer_is_said_and_no_failure(machine):
     status, steps, commands, _ = finished(machine("rest", FAIL="torch.zeros"))
     assert status == 0
@@ -135,12 +138,7 @@ def test_a_refused_sanitizer_is_said_and_no_failure(machine):
     assert "--tool memcheck" not in commands
 
 
-def test_a_benchmark_that_raises_is_noted(machine):
-    status, steps, _, _ = finished(machine("quick", FAIL="bench.gpu"))
-    assert status == 1
-    assert steps["bench-cka"] == "failed (3)"
-
-
+@pytest.mark.deep
 def test_a_step_that_hangs_is_ended_and_the_next_one_runs(machine):
     """The stand-in hangs for a minute."""
     begun = time.monotonic()
@@ -152,6 +150,7 @@ def test_a_step_that_hangs_is_ended_and_the_next_one_runs(machine):
     assert time.monotonic() - begun < 40
 
 
+@pytest.mark.deep
 def test_a_kill_leaves_the_results_of_finished_steps(machine):
     process = machine("quick", HANG="bench.gpu")
     summary = process.out / "summary.txt"

@@ -42,6 +42,7 @@ def printed(capsys):
     return dict(line.split(": ", 1) for line in capsys.readouterr().out.splitlines()[1:])
 
 
+@pytest.mark.deep
 def test_all_is_well(device, capsys):
     assert gpu_smoke.main([]) == 0
     lines = printed(capsys)

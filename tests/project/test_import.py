@@ -1,11 +1,12 @@
 """`import simcore` needs torch and numpy, and nothing else, and starts nothing."""
 
 import ast
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from support.processes import python
 
 BLOCKED = (
     "transformers", "datasets", "accelerate", "safetensors", "tokenizers", "huggingface_hub",
@@ -28,15 +29,7 @@ sys.meta_path.insert(0, Blocked())
 
 def run(body, blocked=BLOCKED):
     program = PROGRAM.format(blocked=set(blocked), body=body)
-    return subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=False
-    )
-
-
-def assert_runs(body):
-    done = run(body)
-    assert done.returncode == 0, done.stderr
-    return done
+    return python("-c", program, ok=False)
 
 
 def test_the_block_works():
@@ -47,38 +40,35 @@ def test_the_block_works():
 
 
 def test_works_with_torch_and_numpy_alone():
-    assert_runs("""
+    """An import loads the operators alone: other modules take most of its time."""
+    done = run("""
+import sys
 import numpy as np
-import simcore, simcore.reference
+import torch
+before = {*sys.modules}
+import simcore
+dir(simcore)
+more = {*sys.modules} - before
+rooms = {name.split(".")[1] for name in more if name.startswith("simcore.")}
+assert rooms == {"_C", "_extension", "_grid", "_kernels", "_ops"}, rooms
+heavy = {"numpy.random", "statistics", "torch._dynamo", "torch._inductor"}
+assert not heavy & more, heavy & more
+assert not torch.cuda.is_initialized()
+loaded = {name.partition(".")[0] for name in sys.modules}
+assert not loaded & {"simlab", "transformers", "datasets", "scipy", "pandas"}, loaded
+
+import simcore.reference
 x = np.random.default_rng(0).standard_normal((3, 20, 5))
 for kernel in ("linear", "rbf"):
     want = simcore.reference.cka_grid(x, kernel=kernel)
-    assert np.allclose(simcore.cka_grid(x, kernel=kernel), want)
+    assert np.allclose(simcore.cka_grid(x, kernel=kernel, progress=True), want)
 metric = simcore.MinibatchCKA()
 metric.update(x)
 metric.compute()
 simcore.plan_cka(x)
 """)
-
-
-def test_progress_needs_no_library():
-    done = assert_runs("""
-import torch
-from simcore import cka_grid
-cka_grid(torch.randn(3, 50, 5), progress=True)
-""")
+    assert done.returncode == 0, done.stderr
     assert "100%" in done.stderr
-
-
-def test_importing_starts_neither_cuda_nor_the_experiment_layer():
-    assert_runs("""
-import sys
-import simcore
-import torch
-assert not torch.cuda.is_initialized()
-loaded = {name.partition(".")[0] for name in sys.modules}
-assert not loaded & {"simlab", "transformers", "datasets", "scipy", "pandas"}, loaded
-""")
 
 
 def test_the_twin_needs_numpy_alone():
@@ -100,23 +90,7 @@ reference.cka_grid(np.random.default_rng(0).standard_normal((2, 8, 3)))
     assert done.returncode == 0, done.stderr
 
 
-def test_importing_loads_the_operators_alone():
-    """The modules of grids, statistics, maps and recording take most of the time of an import."""
-    assert_runs("""
-import sys
-import numpy
-import torch
-before = {*sys.modules}
-import simcore
-dir(simcore)
-more = {*sys.modules} - before
-rooms = {name.split(".")[1] for name in more if name.startswith("simcore.")}
-assert rooms == {"_C", "_extension", "_grid", "_kernels", "_ops"}, rooms
-heavy = {"numpy.random", "statistics", "torch._dynamo", "torch._inductor"}
-assert not heavy & more, heavy & more
-""")
-
-
+@pytest.mark.deep
 def test_a_name_is_found_where_its_first_use_is_compiled():
     done = run(
         """

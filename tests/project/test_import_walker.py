@@ -2,7 +2,7 @@
 
 import pytest
 
-from support.imports import between_rooms, find_circle, longest_chain, read_arrows, upward
+from support.imports import between_rooms, find_circle, read_arrows, upward
 
 
 @pytest.fixture
@@ -43,11 +43,6 @@ def test_rooms_are_what_stands_at_the_top_level(package):
 def test_a_circle_is_found_with_those_in_it_alone():
     assert find_circle({"a": {"b"}, "b": {"c"}, "c": set()}) == []
     assert find_circle({"a": {"b"}, "b": {"c"}, "c": {"d"}, "d": {"b"}}) == ["b", "c", "d", "b"]
-
-
-def test_the_longest_chain_starts_with_who_imports():
-    arrows = {"a": {"b", "d"}, "b": {"d"}, "c": {"d"}, "d": set()}
-    assert longest_chain(arrows) == ["a", "b", "d"]
 
 
 def test_arrows_to_the_same_or_a_higher_floor_are_upward():

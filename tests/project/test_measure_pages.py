@@ -31,7 +31,14 @@ HEADINGS = [
 ]
 NUMBERS = {"∞": math.inf, "-∞": -math.inf, "√2": math.sqrt(2), "π/2": math.pi / 2, "π": math.pi}
 EVERY_PAGE = pytest.mark.parametrize("page", PAGES)
-EVERY_VARIANT = pytest.mark.parametrize("variant", variants.VARIANTS, ids=lambda v: v.label)
+EVERY_VARIANT = pytest.mark.parametrize(
+    "variant",
+    [
+        # RTD takes seconds.
+        pytest.param(v, id=v.label, marks=[pytest.mark.deep] if v.label == "RTD" else [])
+        for v in variants.VARIANTS
+    ],
+)
 
 
 def text_of(page):
@@ -165,6 +172,10 @@ def test_rows_of_the_study_are_found():
     chosen = [tables.in_studies(v) for v in studied]
     found = {(v.measure, json.dumps(v.options) if v.options else "") for v in chosen}
     assert found == {(measure, options) for _, measure, options in tables.study()}
+
+
+@pytest.mark.deep
+def test_the_table_of_all_measures_says_what_they_ignore():
     line = next(line for line in tables.all_measures().splitlines() if "(cka.md)" in line)
     assert line.split(" | ")[1:7] == ["yes", "yes", "–", "yes", "yes", "–"]
 

@@ -1,6 +1,5 @@
 """`simcore.measures`: the records of all measures, called on two arrays."""
 
-import subprocess
 import sys
 from collections.abc import Mapping
 
@@ -12,6 +11,7 @@ import simcore
 from simcore import _measures as records
 from simcore import cka_grid, measures, procrustes_grid
 from simcore.measures import Measure, cka, procrustes_distance
+from support.processes import python
 
 
 @pytest.fixture
@@ -74,8 +74,8 @@ def test_errors_name_the_argument(pair):
         measures.ckaa  # noqa: B018
 
 
+@pytest.mark.deep
 def test_an_import_in_a_new_process():
     code = "from simcore.measures import gulp; import simcore; print(simcore.measures.gulp is gulp)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "True"
+    assert python("-c", code).stdout.strip() == "True"
     assert simcore.measures is sys.modules["simcore.measures"]

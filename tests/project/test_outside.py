@@ -2,13 +2,12 @@
 
 import json
 import os
-import subprocess
-import sys
 
 import pytest
 
 from outside.run import PEERS, _row
 from support.pages import ROOT
+from support.processes import python
 
 DCOR = PEERS[0]
 CONSTANT = "test_dcor.py::TestDistanceCorrelation::test_dcor_constant"
@@ -68,17 +67,13 @@ def peer(tmp_path):
     return tmp_path
 
 
+@pytest.mark.deep
 def test_a_test_is_simcores_if_it_reached_a_function_that_took_its_arguments(peer):
     results = peer / "results.json"
     how = ("-q", "-c", os.devnull, "-p", "outside.plugin", "-p", "no:cacheprovider")
     environment = {"OUTSIDE_PEER": "small", "OUTSIDE_RESULTS": str(results)}
-    subprocess.run(
-        [sys.executable, "-m", "pytest", *how, "test_peer.py"],
-        cwd=peer,
-        env={**os.environ, **environment, "PYTHONPATH": str(peer)},
-        capture_output=True,
-        check=False,
-    )
+    environment["PYTHONPATH"] = str(peer)
+    python("-m", "pytest", *how, "test_peer.py", ok=False, cwd=peer, **environment)
     found = {one["test"].partition("::")[2]: one for one in json.loads(results.read_text())}
     assert {name: (one["outcome"], one["reached"]) for name, one in found.items()} == {
         "test_replaced": ("failed", ["double"]),

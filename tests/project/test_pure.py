@@ -1,9 +1,6 @@
 """The form of pure torch: the same operators, and what `simcore._pure` gives for `simcore._C`."""
 
 import json
-import os
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -12,6 +9,7 @@ from simcore import _C, _pure, plan_cka
 from simcore._extension import PURE
 from simcore._ops import hsic_plan
 from simcore._ops.devices import CUDA_COMPOSED, CUDA_KERNELS, HOST
+from support.processes import python
 
 GIB = 2**30
 # Types as Python knows them: the compiled schemas say int where a signature gives SymInt.
@@ -42,14 +40,7 @@ print(json.dumps([schemas(), [str(w.message) for w in caught], simcore.build_inf
 @pytest.fixture(scope="module")
 def pure():
     """Return schemas, warnings and build of a process in which nothing compiled is used."""
-    done = subprocess.run(
-        [sys.executable, "-c", IN_PURE],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "SIMCORE_PURE": "1"},
-    )
-    return json.loads(done.stdout)
+    return json.loads(python("-c", IN_PURE, SIMCORE_PURE="1").stdout)
 
 
 @pytest.mark.skipif(PURE, reason="the form of pure torch: nothing compiled to compare with")

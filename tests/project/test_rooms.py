@@ -50,7 +50,7 @@ FLOORS = (
     ("simcore",),
 )
 MOST_LINES = 400
-FOLDERS = ("simcore", "python", "tests", "bench", "examples", "tools")
+FOLDERS = ("simcore", "python", "csrc", "tests", "bench", "examples", "tools")
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +81,7 @@ def test_no_file_is_too_long():
         file
         for folder in FOLDERS
         for file in (ROOT / folder).rglob("*")
-        if file.suffix in (".py", ".cpp", ".h") and file.is_file()
+        if file.suffix in (".py", ".cpp", ".cu", ".cuh", ".h") and file.is_file()
     )
     lengths = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file in files}
     assert len(lengths) > 500

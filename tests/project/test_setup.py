@@ -1,11 +1,9 @@
 """setup.py: what it refuses, and how it calls the compiler."""
 
-import os
 import re
 import runpy
 import shutil
 import subprocess
-import sys
 import tomllib
 import zipfile
 from pathlib import Path
@@ -17,6 +15,7 @@ from packaging.requirements import Requirement
 from packaging.version import Version
 
 import simcore
+from support.processes import python
 
 ROOT = Path(__file__).resolve().parents[2]
 PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -46,14 +45,8 @@ def build(folder, **environment):
         shutil.copyfile(ROOT / name, folder / name)
     for name in ("csrc", "simcore", "python", "LICENSE", "README.md"):
         (folder / name).symlink_to(ROOT / name)
-    done = subprocess.run(
-        [sys.executable, "-c", BUILDING],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=folder,
-        env={**os.environ, "SIMCORE_CUDA": "0", "SIMCORE_PURE": "0", **environment},
-    )
+    chosen = {"SIMCORE_CUDA": "0", "SIMCORE_PURE": "0", **environment}
+    done = python("-c", BUILDING, ok=False, cwd=folder, **chosen)
     assert done.returncode == 1
     return done.stderr.splitlines()
 
@@ -103,8 +96,8 @@ def test_the_wheel_without_compiled_code_fits_every_machine(tmp_path):
     for name in ("simcore", "python"):
         ignored = shutil.ignore_patterns("__pycache__", "*.egg-info")
         shutil.copytree(ROOT / name, tmp_path / name, ignore=ignored)
-    command = (sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", ".")
-    subprocess.run(command, cwd=tmp_path, check=True, env={**os.environ, "SIMCORE_PURE": "1"})
+    build = ("wheel", "-q", "--no-deps", "--no-build-isolation", ".")
+    python("-m", "pip", *build, cwd=tmp_path, SIMCORE_PURE="1")
     (wheel,) = tmp_path.glob("*.whl")
     assert wheel.name == f"simcore-{simcore.__version__}-py3-none-any.whl"
     with zipfile.ZipFile(wheel) as files:
@@ -222,12 +215,5 @@ try:
 except ValueError as error:
     print(simcore.__file__, error)
 """
-    done = subprocess.run(
-        [sys.executable, "-c", call],
-        capture_output=True,
-        text=True,
-        check=True,
-        env={**os.environ, "PYTHONPATH": str(tmp_path)},
-        cwd=tmp_path,
-    )
+    done = python("-c", call, cwd=tmp_path, PYTHONPATH=str(tmp_path))
     assert done.stdout == f"{package / '__init__.py'} X[1]: wanted 9 rows, got 8\n"

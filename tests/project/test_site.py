@@ -6,8 +6,6 @@ notebooks are not run.
 
 import importlib.util
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +15,7 @@ from simcore._measures import MEASURES
 from support.documentation import DOCS, ROOT
 from support.lab.browsers import NO_BROWSER, find_browser, started
 from support.lab.sites import Site, served
+from support.processes import python
 
 pytestmark = pytest.mark.slow
 WIDTH = 375
@@ -48,16 +47,8 @@ def folder(tmp_path_factory):
     if missing:
         pytest.skip(f"the documentation site is not tested: no {', '.join(missing)}")
     built = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-b", "html"]
-    done = subprocess.run(
-        [*command, "-d", str(built / "pages"), str(DOCS), str(built / "site")],
-        cwd=ROOT,
-        env={**os.environ, "SIMCORE_DOCS": "unrun"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    how = ("-W", "--keep-going", "-q", "-b", "html", "-d", built / "pages")
+    python("-m", "sphinx", *how, DOCS, built / "site", cwd=ROOT, SIMCORE_DOCS="unrun")
     return built / "site"
 
 
@@ -73,20 +64,14 @@ def test_links_lead_somewhere(site):
     assert site.malformed_addresses() == []
 
 
-@pytest.mark.parametrize("name", MEASURES, ids=lambda name: MEASURES[name].function)
-def test_the_page_of_a_measure_links_to_its_source(site, name):
-    function = MEASURES[name].function
-    page = f"measures/{MEASURES[name].page}.html"
-    module = getattr(simcore, function).__module__.replace(".", "/")
-    links = [tag["href"] for tag in site.pages[page].find_all("a", href=True)]
-    assert f"../_modules/{module}.html#{function}" in links
-
-
-def test_the_reference_links_to_sources(site):
+def test_measures_and_the_reference_link_to_their_sources(site):
+    for measure in MEASURES.values():
+        module = getattr(simcore, measure.function).__module__.replace(".", "/")
+        address = f"../_modules/{module}.html#{measure.function}"
+        assert address in site.pages[f"measures/{measure.page}.html"].links
     pages = [name for name in site.pages if name.startswith("reference/api/generated/simcore.")]
     assert len(pages) > 20
-    without = [name for name in pages if not site.pages[name].find(class_="viewcode-link")]
-    assert without == []
+    assert [one for one in pages if "viewcode-link" not in site.pages[one].classes] == []
 
 
 def test_pictures_have_a_text(site):
@@ -108,20 +93,35 @@ def test_what_is_broken_is_found(tmp_path):
 
 
 def test_pages_hold_on_a_phone_and_ask_nobody_else(site, folder):
+    """Scripts, which are the same everywhere, run on a page of each folder.
+
+    Of the pages of sources, which have one form, the three with the longest names are shown.
+    """
     if not find_browser():
         pytest.skip(f"the documentation site is not tested in a browser: {NO_BROWSER}")
     asked, said, wide, hidden = [], [], {}, {}
+    sources = sorted((one for one in site.pages if one.startswith("_modules")), key=len)
+    shown = [one for one in site.pages if one not in sources[:-3]]
+    first = set({str(Path(page).parent): page for page in shown}.values())
     with served(folder) as address, started() as browser:
-        view = browser.new_page(viewport={"width": WIDTH, "height": 700})
-        view.on("request", lambda request: asked.append(request.url))
-        view.on("pageerror", lambda error: said.append(str(error)))
-        view.on("console", lambda m: said.append(m.text) if m.type == "error" else None)
-        for page in site.pages:
+        window = {"width": WIDTH, "height": 700}
+        views = {
+            scripts: browser.new_page(viewport=window, java_script_enabled=scripts)
+            for scripts in (True, False)
+        }
+        for view in views.values():
+            view.on("request", lambda request: asked.append(request.url))
+            view.on("pageerror", lambda error: said.append(str(error)))
+            view.on("console", lambda m: said.append(m.text) if m.type == "error" else None)
+        for page in shown:
+            view = views[page in first]
             view.goto(f"{address}/{page}")
+            view.evaluate("document.documentElement.dataset.theme = 'light'")  # as a script does
             if view.evaluate("document.documentElement.scrollWidth") > WIDTH:
                 wide[page] = view.evaluate(WIDER)
             if tables := view.evaluate(HIDDEN):
                 hidden[page] = tables
+    assert len(asked) > len(shown) > len(first) > 3
     assert wide == {}
     assert hidden == {}
     assert said == []

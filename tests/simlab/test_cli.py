@@ -19,6 +19,7 @@ from simlab.results.results import MAJORITY
 from simlab.similarity.catalogue import MEASURES
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS, save_tiny_model
+from support.processes import python
 from support.tolerance import FLOAT32_CKA_ABSOLUTE
 
 COMMANDS = ("demo", "finetune", "freeze-study", "extract", "grid", "localize", "truncate", "blocks")
@@ -39,12 +40,7 @@ def folders(tmp_path, simcore, tiny_bert, reviews):
 
 def test_help_answers_quickly_and_has_an_example_each(simcore):
     started = time.monotonic()
-    done = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "simlab.cli", "--help"],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python("-X", "importtime", "-m", "simlab.cli", "--help")
     assert time.monotonic() - started < 5
     heavy = {"torch", "transformers", "numpy", "pandas", "simcore", "matplotlib"}
     imported = {line.rpartition("|")[2].strip() for line in done.stderr.splitlines()}

@@ -3,14 +3,13 @@
 import ast
 import doctest
 import inspect
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 import simlab
 from simlab.cli import COMMANDS
+from support.processes import python
 
 # Commands that print tables, or run all the others: `Sweep` has methods for a sweep.
 COMMANDS_ALONE = {"demo", "doctor", "models", "papers", "status", "tasks"}
@@ -55,8 +54,7 @@ def test_type_checkers_see_what_is_found():
 
 def test_the_package_imports_nothing_heavy():
     code = "import sys, simlab; dir(simlab); print([m for m in sys.modules if 'simlab.' in m])"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
+    assert python("-c", code).stdout.strip() == "[]"
 
 
 def test_an_unknown_name_is_refused():

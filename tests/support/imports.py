@@ -1,10 +1,6 @@
-"""The imports between the modules of a package, read from the sources: nothing is imported.
-
-`python -m support.imports FOLDER` (in tests/) prints the number of these imports.
-"""
+"""The imports between the modules of a package, read from the sources: nothing is imported."""
 
 import ast
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -73,18 +69,6 @@ def find_circle(arrows: Arrows) -> list[str]:
     return next((circle for module in sorted(arrows) if (circle := visit(module))), [])
 
 
-def longest_chain(arrows: Arrows) -> list[str]:
-    """Return the longest chain of imports, importing module first. There must be no circle."""
-    chains: dict[str, list[str]] = {}
-
-    def chain(module: str) -> list[str]:
-        if module not in chains:
-            chains[module] = [module, *max(map(chain, sorted(arrows[module])), key=len, default=[])]
-        return chains[module]
-
-    return max(map(chain, sorted(arrows)), key=len, default=[])
-
-
 def upward(arrows: Arrows, floors: Iterable[Iterable[str]]) -> list[str]:
     """Return the arrows that do not point to a lower floor, as ``"importing -> imported"``.
 
@@ -124,17 +108,3 @@ def _imported(tree: ast.Module, own_package: str) -> Iterator[list[str]]:
 def _longest_known(parts: list[str], modules: Iterable[str]) -> str | None:
     names = (".".join(parts[:count]) for count in range(len(parts), 0, -1))
     return next((name for name in names if name in modules), None)
-
-
-def _report(package: Path) -> None:
-    arrows = read_arrows(package)
-    rooms = between_rooms(arrows)
-    for what, found in (("modules", arrows), ("rooms", rooms)):
-        count = sum(map(len, found.values()))
-        circle = find_circle(found)
-        floors = f"in a circle: {' -> '.join(circle)}" if circle else len(longest_chain(found))
-        print(f"{what}: {len(found)}, arrows between them: {count}, floors: {floors}")
-
-
-if __name__ == "__main__":
-    _report(Path(sys.argv[1]).resolve())

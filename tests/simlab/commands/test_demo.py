@@ -4,6 +4,7 @@ import tomllib
 
 import pytest
 
+from simlab.commands.sweeps import FILE
 from simlab.models.checkpoint import read_evaluation
 from simlab.results.reading import read_results
 from simlab.results.results import (
@@ -53,6 +54,13 @@ def _tiny_and_inline(model, reviews):
         yield
 
 
+def test_its_file_plans_all_that_is_asked_below():
+    assert Sweep.from_file(FILE).plan().counts() == {
+        **{"finetune": 3, "extract": 10, "scores": 3, "truncate": 2},
+        **{"grid": 8 + len(JOINT_MEASURES), "baselines": 1, "localize": 1},
+    }
+
+
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """The folder of one finished demo."""
@@ -63,6 +71,7 @@ def run(tmp_path_factory):
     return out
 
 
+@pytest.mark.deep
 def test_everything_is_there_by_name(run):
     representations = {f"{model}-{view}-heldout-reviews" for model in MODELS for view in VIEWS}
     representations.add("random-tiny-cls-heldout-reviews")
@@ -83,6 +92,7 @@ def test_everything_is_there_by_name(run):
     assert page.data["jobs"] == len(representations) + len(checkpoints)
 
 
+@pytest.mark.deep
 def test_results_hold_every_grid_and_the_truncation_ends_at_the_model(run):
     frame = read_results(run / "results")
     grids = frame[frame["measure"] == "cka"]
@@ -98,6 +108,7 @@ def test_results_hold_every_grid_and_the_truncation_ends_at_the_model(run):
         assert value == read_evaluation(checkpoint)["value"]
 
 
+@pytest.mark.deep
 def test_fine_tuned_models_stand_beside_baselines(run):
     frame = read_results(run / "results")
     scores = frame[frame["experiment"] == BASELINE].drop_duplicates("label_x").set_index("label_x")
@@ -108,6 +119,7 @@ def test_fine_tuned_models_stand_beside_baselines(run):
     assert set(scores.index[scores["base_x"].notna()]) == {"tiny-FT[1]", "tiny-FT[2]"}
 
 
+@pytest.mark.deep
 def test_running_again_does_nothing_but_say_so(run, simcore):
     results = {path: path.stat().st_mtime_ns for path in (run / "results").iterdir()}
     weights = run / "checkpoints" / f"{FT1}-reviews" / "model.safetensors"

@@ -166,6 +166,20 @@ def models(tmp_path_factory):
     return place
 
 
+# One of a kind: of configurations, weights, tokenizers, folders, and of each reader of files.
+QUICK = {
+    *("missing", "no JSON", "unknown type", "no layers", "more layers", "empty weights"),
+    *("not a number", "of Lightning", "damaged tokenizer", "of a Trainer", "vit", "t5"),
+    *("wide.csv", "lines.json", "damaged.jsonl", "header.csv", "damaged.parquet", "gzip.csv"),
+    *("book.xlsx", "nested.jsonl", "null.jsonl", "missing.csv"),
+}
+
+
+def faults(names):
+    """Return the parameters of a test: what is not of `QUICK` is deep."""
+    return [n if n in QUICK else pytest.param(n, marks=pytest.mark.deep) for n in names]
+
+
 def every_step(simcore, model, other, task, out):
     """Run every step on a model and a task, and return what came of each."""
     for step in STEPS:
@@ -190,7 +204,7 @@ def test_the_right_folder_and_file_are_taken(models, tmp_path, simcore):
         assert (tmp_path / STEPS[step]).exists()
 
 
-@pytest.mark.parametrize("fault", FOLDERS)
+@pytest.mark.parametrize("fault", faults(FOLDERS))
 def test_folders_that_are_no_models(fault, models, tmp_path, simcore, offline):
     folder = shutil.copytree(models / "ft", tmp_path / "wrong")
     FOLDERS[fault](folder)
@@ -200,7 +214,7 @@ def test_folders_that_are_no_models(fault, models, tmp_path, simcore, offline):
     check(outcomes, tmp_path, fault)
 
 
-@pytest.mark.parametrize("model_type", OTHERS)
+@pytest.mark.parametrize("model_type", faults(OTHERS))
 def test_models_that_take_no_texts(model_type, models, tmp_path, simcore):
     folder = tmp_path / "wrong"
     tiny_tokenizer().save_pretrained(folder)
@@ -212,7 +226,7 @@ def test_models_that_take_no_texts(model_type, models, tmp_path, simcore):
     check(outcomes, tmp_path, model_type)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("name", faults(FILES))
 def test_files_that_are_no_tables(name, models, tmp_path, simcore):
     if FILES[name] is not None:
         (tmp_path / name).write_bytes(FILES[name])

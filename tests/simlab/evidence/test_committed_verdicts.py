@@ -44,7 +44,13 @@ def test_the_page_has_the_command_of_each_committed_file():
     assert commands().keys() == files == set(FILES)
 
 
-@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in ("wu2020", "known-inverse") else pytest.param(name, marks=pytest.mark.deep)
+        for name in FILES
+    ],
+)
 def test_the_committed_verdicts_are_those_of_the_committed_rows(
     name, simcore, tmp_path, monkeypatch
 ):

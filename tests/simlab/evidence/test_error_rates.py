@@ -72,6 +72,7 @@ def test_the_committed_rates_come_out_again(errors, committed, claim):
     assert np.mean(means) == pytest.approx(found[0].least, abs=5 * error)
 
 
+@pytest.mark.deep
 def test_drawn_rows_get_the_committed_verdicts(errors, committed):
     for claim in errors.ROWS:
         every = committed[(committed["claim"] == claim) & (committed["truth"] == errors.EFFECT)]
@@ -80,6 +81,7 @@ def test_drawn_rows_get_the_committed_verdicts(errors, committed):
         assert agree({HOLDS: np.mean([one == HOLDS for one in found])}, row, 2), claim
 
 
+@pytest.mark.deep
 def test_the_rates_of_designs_come_out_again(errors, committed):
     for name in (*errors.DESIGNS, *errors.PAGES):
         rows = committed[(committed["units"] == name) & (committed["truth"] == errors.EFFECT)]

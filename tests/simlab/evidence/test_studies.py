@@ -37,7 +37,9 @@ def with_options(rows, methods=("inn", "linear"), **choices):
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"comparison": "b"}, "read b, n 100, left out seeds, n 100"),
+        pytest.param(
+            {"comparison": "b"}, "read b, n 100, left out seeds, n 100", marks=pytest.mark.deep
+        ),
         ({"n": 7}, "read seeds, n 7, left out seeds, n 100"),
     ],
 )

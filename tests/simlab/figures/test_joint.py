@@ -45,7 +45,12 @@ def boxes(labels):
 
 @pytest.mark.parametrize(
     ("models", "layers", "turned"),
-    [(MANY, 7, False), (MANY, 1, True), (LONG, 4, True), (CROWD, 1, True)],
+    [
+        pytest.param(MANY, 7, False, marks=pytest.mark.deep),
+        (MANY, 1, True),
+        pytest.param(LONG, 4, True, marks=pytest.mark.deep),
+        pytest.param(CROWD, 1, True, marks=pytest.mark.deep),
+    ],
 )
 def test_no_label_lies_over_another_and_lines_leave_the_cells_visible(models, layers, turned):
     (grid,) = grids(joint_grid(models, layers=layers))

@@ -1,6 +1,7 @@
 """The record of `CKACallback` as a figure: a curve for each layer over the steps."""
 
 import numpy as np
+import pytest
 import torch
 from torch import nn
 
@@ -97,6 +98,7 @@ def test_the_legend_of_many_layers_names_some():
     assert len(curves(figure.axes[0])) == 40
 
 
+@pytest.mark.deep
 def test_the_command_draws_what_fine_tuning_recorded(tmp_path, simcore, tiny_bert, reviews):
     checkpoint, figures = tmp_path / "ft", tmp_path / "figures"
     arguments = (tiny_bert.path, reviews, *COLUMNS, "--max-steps", 4, "--cka-every", 2)

@@ -1,42 +1,34 @@
 """Two grids beside each other: which ones, the same layers in every order, and their names."""
 
-import csv
-import io
 import re
 from dataclasses import replace
 from itertools import combinations
-from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.stats import spearmanr
 
 from simlab.report.write import write_report
-from simlab.results.results import FT, ORIG, to_frame, write_results
-from support.lab.result_rows import grid, joint_grid
-
-COMPARE = "Compare with a second grid"
+from simlab.results.results import FT, to_frame, write_results
+from support.lab.result_rows import grid, joint_grid, tuned
 
 
-def copied(view, panel):
-    """Return the rows of the grid that a panel shows, through its button."""
-    view.panel(panel).get_by_role("button", name="Copy as CSV").click()
-    view.said("Copied.")
-    text = view.page.evaluate("navigator.clipboard.readText()")
-    return list(csv.DictReader(io.StringIO(text)))
+def labels_of(view, panel):
+    """Return the words of the picture that a panel saves."""
+    return re.findall(r"<text[^>]*>([^<]*)</text>", view.saved("Save as SVG", panel)[1].decode())
 
 
-@pytest.mark.parametrize("order", ["by model", "by clustering"])
-def test_a_difference_is_of_the_same_layers_in_every_order(opened, written, order):
-    """Two grids whose clusterings differ: the second one and the difference follow the first."""
+def test_a_difference_is_of_the_same_layers_in_the_order_of_clusters(opened, small):
+    """Two grids whose clusterings differ: the second one and the difference follow the first.
+
+    Columns of A and of B are of other models, rows are of one model: pictures name both.
+    """
     one, other = grid("A-B", "A", "B"), grid("A-C", "A", "C", seed=1)
-    view = opened(written(one + other))
-    view.page.get_by_label(COMPARE).check()
-    view.settle()
-    view.page.get_by_role("combobox", name="Order", exact=True).select_option(order)
-    view.settle()
+    view = opened(small)
+    view.compare()
+    view.choose(view.field("Order"), "by clustering")
     a, b = ({(r.layer_x, r.layer_y): r.value for r in rows} for rows in (one, other))
-    lines = copied(view, "Difference")
+    lines = view.copied("Difference")
     assert len(lines) == len(one)
     for line in lines:
         at = int(line["layer_x"]), int(line["layer_y"])
@@ -48,26 +40,27 @@ def test_a_difference_is_of_the_same_layers_in_every_order(opened, written, orde
     first, second = (view.readout(name).split(": ")[0] for name in ("Grid A", "Grid B"))
     assert second == first.replace("B, ", "C, ")
     assert view.readout("Difference").startswith(f"{first} − {second}: ")
+    assert {"A", "B − C"} <= set(labels_of(view, "Difference"))
+    assert "B" in labels_of(view, "Grid A")
 
 
+@pytest.mark.deep
 def test_grids_that_differ_in_their_rows_alone_are_both_shown(opened, written):
     few = grid("A-B", "A", "B")
     many = [replace(row, n=1200, value=row.value / 2) for row in few]
     view = opened(written(few + many))
-    choice = view.choice("Grid")
-    assert choice.locator("option").all_inner_texts() == ["A-B, n = 9", "A-B, n = 1,200"]
+    assert view.grids() == ["A-B, n = 9", "A-B, n = 1,200"]
     for name, rows in (("A-B, n = 1,200", many), ("A-B, n = 9", few)):
-        choice.select_option(name)
-        view.settle()
-        found = [float(line["value"]) for line in copied(view, "Grid A")]
+        view.choose("Grid", name)
+        found = [float(line["value"]) for line in view.copied()]
         assert found == pytest.approx([row.value for row in rows], abs=1e-4)
-    view.page.get_by_label(COMPARE).check()
-    view.settle()
+    view.compare()
     view.canvas().focus()
     view.press("ArrowUp")
     assert view.readout("Difference").endswith("; n = 9; n = 1,200")
 
 
+@pytest.mark.deep
 def test_the_second_grid_has_the_size_of_the_first(opened, written):
     """A grid of another measure rather than one of another size; of the same measure at best."""
     joint = [row for name in ("svcca", "pwcca") for row in joint_grid(["A", "B"], measure=name)]
@@ -75,32 +68,25 @@ def test_the_second_grid_has_the_size_of_the_first(opened, written):
     pairs = [replace(row, kind="word-last") for row in pairs]
     view = opened(written(joint + pairs))
     for first, second in (("all: all of 2 models", "PWCCA"), ("A-A", "PWCCA")):
-        view.choice("Grid").select_option(first)
-        view.settle()
-        view.page.get_by_label(COMPARE).check()
-        view.settle()
+        view.choose("Grid", first)
+        view.compare()
         assert view.choice("Measure", "Grid B").input_value() == second
         assert view.panel("Difference").is_hidden()
         assert "different measures, which have no difference" in view.page.inner_text("#notice")
         assert "ρ =" in view.page.get_by_role("region", name="Scatter").inner_text()
-        view.page.get_by_label(COMPARE).uncheck()
+        view.page.get_by_label("Compare with a second grid").uncheck()
         view.settle()
 
 
-def tuned(seed, draw, measure="cka", task="rt"):
-    extra = {"base_x": "bert", "base_y": "bert", "stage_x": FT, "stage_y": ORIG}
-    return grid("FT-BASE", f"FT[{seed}]", "BASE", draw, (seed, None), task, measure, **extra)
-
-
+@pytest.mark.deep
 def test_the_same_grid_by_another_measure_is_beside_it_first(opened, written):
     """Two clicks from the overview, whose scatter says how the measures agree."""
-    rows = [tuned(seed, seed, measure) for measure in ("cka", "svcca") for seed in (1, 2)]
+    rows = [tuned(seed, measure=measure) for measure in ("cka", "svcca") for seed in (1, 2)]
     view = opened(written([row for part in rows for row in part]), view="")
     view.page.locator(".thumb").first.click()
     view.settle()
-    view.page.get_by_label(COMPARE).check()
-    view.settle()
-    names = [view.panel(name).locator("h2").inner_text() for name in ("Grid A", "Grid B")]
+    view.compare()
+    names = [view.heading(name) for name in ("Grid A", "Grid B")]
     assert names == ["A: linear CKA (biased)", "B: SVCCA"]
     assert view.page.get_by_role("region", name="Scatter").locator("h2").is_visible()
     assert view.panel("Difference").get_by_role("combobox").count() == 0
@@ -114,19 +100,16 @@ def matrix(rows):
 
 def test_a_difference_of_means_has_a_pooled_deviation(opened, written):
     """Both sides are named by what differs; colours are fixed about zero."""
-    first = [tuned(seed, seed) for seed in (1, 2, 3)]
-    second = [tuned(seed, 10 + seed, task="mnli") for seed in (1, 2, 3, 4)]
+    first = [tuned(seed) for seed in (1, 2, 3)]
+    second = [tuned(seed, 10 + seed, "mnli") for seed in (1, 2, 3, 4)]
     view = opened(written([row for rows in first + second for row in rows]))
-    view.choice("Task").select_option("rt")
-    view.settle()
-    view.choice("Grid").select_option("FT[1–4] × BASE, 3 seeds")
-    view.settle()
+    view.choose("Task", "rt")
+    view.choose("Grid", "FT[1–4] × BASE, 3 seeds")
     view.canvas().focus()
     view.press("ArrowUp", "ArrowRight", "ArrowRight")
-    view.page.get_by_label(COMPARE).check()
-    view.settle()
+    view.compare()
     assert view.choice("Task", "Grid B").input_value() == "mnli"
-    titles = [view.panel(name).locator("h2").inner_text() for name in ("Grid A", "Grid B")]
+    titles = [view.heading(name) for name in ("Grid A", "Grid B")]
     assert titles[0].startswith("A: ")
     assert titles[0].endswith("rt")
     assert titles[1].endswith("mnli")
@@ -139,8 +122,8 @@ def test_a_difference_of_means_has_a_pooled_deviation(opened, written):
     assert error == pytest.approx(pooled * np.sqrt(1 / 3 + 1 / 4), abs=1e-4)
     caption = view.panel("Difference").locator(".caption").inner_text()
     assert "pooled over 3 and 4 seeds, which are no pairs" in caption
-    assert view.panel("Difference").locator(".scale").inner_text().split()[3:5] == ["-.50", ".50"]
-    assert "two standard errors" in view.panel("Difference").locator(".scale").inner_text()
+    assert view.scale("Difference").split()[3:5] == ["-.50", ".50"]
+    assert "two standard errors" in view.scale("Difference")
     # The cursor that stood in A before stands in all three.
     words = view.readout("Difference")
     found = re.search(r"layer 1 × BASE, layer 2.*: (-?[\d.]+); pooled SD ([\d.]+)", words)
@@ -149,28 +132,27 @@ def test_a_difference_of_means_has_a_pooled_deviation(opened, written):
 
 
 def differences(view, *names):
-    lines = copied(view, "Difference")
+    lines = view.copied("Difference")
     return [np.array([float(line[name]) for line in lines]).reshape(4, 4) for name in names]
 
 
 def test_a_difference_of_the_same_seeds_is_paired(opened, written):
     """A constant offset between two tasks is no noise, however much seeds differ."""
     seeds = (1, 2, 3, 4)
-    first = [tuned(seed, seed) for seed in seeds]
+    first = [tuned(seed) for seed in seeds]
     second = [
         [replace(row, task="mnli",
                  value=row.value - 0.05 + 0.01 * (seed - 2.5) * (row.layer_x == 1)) for row in rows]
         for seed, rows in zip(seeds, first, strict=True)
     ]  # fmt: skip
     view = opened(written([row for rows in first + second for row in rows]))
-    view.page.get_by_label(COMPARE).check()
-    view.settle()
+    view.compare()
     each = np.array([matrix(rows) for rows in first]) - [matrix(rows) for rows in second]
     value, deviation, error = differences(view, "value", "paired", "error")
     assert value == pytest.approx(each.mean(0), abs=1e-4)
     assert deviation == pytest.approx(each.std(0, ddof=1), abs=1e-4)
     assert error == pytest.approx(each.std(0, ddof=1) / 2, abs=1e-4)
-    assert "two standard errors" not in view.panel("Difference").locator(".scale").inner_text()
+    assert "two standard errors" not in view.scale("Difference")
     assert "of 4 paired seeds" in view.panel("Difference").locator(".caption").inner_text()
 
 
@@ -184,8 +166,7 @@ def test_pairs_of_seeds_count_as_seeds(opened, written):
         for at, task in ((0, "rt"), (100, "mnli"))
     ]  # fmt: skip
     view = opened(written([row for side in sides for rows in side for row in rows]))
-    view.page.get_by_label(COMPARE).check()
-    view.settle()
+    view.compare()
     each = np.array([matrix(a) - matrix(b) for a, b in zip(*sides, strict=True)])
     left = np.array([each[[s not in pair for pair in pairs]].mean(0) for s in seeds])
     wanted = np.sqrt(3 / 4 * ((left - left.mean(0)) ** 2).sum(0))
@@ -203,24 +184,24 @@ OVERLAPS = """() => [...document.querySelectorAll(".panel.grids")].flatMap((pane
 })"""
 
 
+@pytest.mark.deep
 def test_parts_of_panels_beside_each_other_do_not_overlap(opened, written):
-    first = [tuned(seed, seed) for seed in (1, 2, 3)]
-    second = [tuned(seed, 10 + seed, task="mnli") for seed in (1, 2, 3)]
+    first = [tuned(seed) for seed in (1, 2, 3)]
+    second = [tuned(seed, 10 + seed, "mnli") for seed in (1, 2, 3)]
     view = opened(written([row for rows in first + second for row in rows]))
     view.canvas().focus()
     view.press("ArrowUp")
-    view.page.get_by_label(COMPARE).check()
-    view.settle()
+    view.compare()
     assert view.page.locator(".panel.grids .scale:visible").count() == 3
     assert view.page.evaluate(OVERLAPS) == []
 
 
+@pytest.mark.deep
 def test_rows_and_zoom_of_both_grids_are_the_same(opened, written):
     long = "a-model-whose-name-is-long"
     other = [replace(row, task="mnli") for row in joint_grid(["A", "C", "D"])]
     view = opened(written([*joint_grid([long, "C", "D"]), *other]))
-    view.page.get_by_label(COMPARE).check()
-    view.settle()
+    view.compare()
     names = ("Grid A", "Grid B", "Difference")
 
     def tops():
@@ -241,20 +222,26 @@ def test_rows_and_zoom_of_both_grids_are_the_same(opened, written):
     assert " × " in seen[0]
 
 
-def test_a_scatter_says_how_two_measures_agree(opened, written):
-    """The correlation of ranks, by scipy, with equal values among them."""
-    one = [replace(row, value=round(row.value, 1)) for row in tuned(1, 1)]
-    other = [replace(row, value=round(row.value, 1)) for row in tuned(1, 5, "svcca")]
-    view = opened(written(one + other))
-    view.page.get_by_label(COMPARE).check()
-    view.settle()
-    rho = spearmanr([row.value for row in one], [row.value for row in other]).statistic
+def scatter_of(opened, page):
+    """Return the correlation of ranks of two measures, and over how many cells it is."""
+    view = opened(page)
+    view.compare()
     words = view.page.get_by_role("region", name="Scatter").locator("h2").inner_text()
-    assert float(re.search("= (-?[.0-9]+) over 16 cells", words)[1]) == pytest.approx(rho, abs=1e-3)
+    rho, cells = re.search(r"= (-?[.0-9]+) over (\d+) cells", words).groups()
+    return float(rho), int(cells)
 
 
-def test_a_grid_of_a_model_with_itself_is_counted_once(opened, written):
-    """Of a symmetric grid one half, without the diagonal, whose cells are equal by definition."""
+def test_a_scatter_says_how_two_measures_agree(opened, written):
+    """By scipy, with equal values among them; of a model with itself, one half is counted.
+
+    There, the cells of the diagonal are equal by definition.
+    """
+    one, other = (
+        [replace(row, value=round(row.value, 1)) for row in tuned(1, draw, measure=measure)]
+        for draw, measure in ((1, "cka"), (5, "svcca"))
+    )
+    rho = spearmanr(matrix(one).ravel(), matrix(other).ravel()).statistic
+    assert scatter_of(opened, written(one + other)) == (pytest.approx(rho, abs=1e-3), 16)
     rows = []
     for measure, draw in (("cka", 1), ("svcca", 2)):
         part = grid("A-A", "A", "A", draw, measure=measure)
@@ -262,20 +249,9 @@ def test_a_grid_of_a_model_with_itself_is_counted_once(opened, written):
         values = (values + values.T) / 2
         np.fill_diagonal(values, 1.0)
         rows.append([replace(r, value=values[r.layer_x, r.layer_y]) for r in part])
-    view = opened(written(rows[0] + rows[1]))
-    view.page.get_by_label(COMPARE).check()
-    view.settle()
     lower = np.tril_indices(4, -1)
     rho = spearmanr(*(matrix(part)[lower] for part in rows)).statistic
-    words = view.page.get_by_role("region", name="Scatter").locator("h2").inner_text()
-    assert float(re.search("= (-?[.0-9]+) over 6 cells", words)[1]) == pytest.approx(rho, abs=1e-3)
-
-
-def labels_of(view, panel):
-    """Return the words of the picture that a panel saves."""
-    with view.page.expect_download() as started:
-        view.panel(panel).get_by_role("button", name="Save as SVG").click()
-    return re.findall(r"<text[^>]*>([^<]*)</text>", Path(started.value.path()).read_text())
+    assert scatter_of(opened, written(rows[0] + rows[1])) == (pytest.approx(rho, abs=1e-3), 6)
 
 
 def test_colours_say_which_values_they_do_not_tell_apart(opened, written):
@@ -285,27 +261,13 @@ def test_colours_say_which_values_they_do_not_tell_apart(opened, written):
     values = (0.94, 0.7, 0.5, 0.6)  # of each layer: differences -.84, -.60, 0 and -.10
     high = [replace(row, value=values[row.layer_x]) for row in high]
     view = opened(written(low + high))
-    view.page.get_by_label(COMPARE).check()
-    view.settle()
+    view.compare()
     wanted = "8 cells beyond the range (-.84 to -.60) have the colour of its end"
-    scale = view.panel("Difference").locator(".scale")
-    assert wanted in scale.inner_text()
+    assert wanted in view.scale("Difference")
     assert wanted in labels_of(view, "Difference")
-    assert "beyond" not in view.panel("Grid A").locator(".scale").inner_text()
-    view.page.get_by_role("combobox", name="Colour range").select_option("fitted to the grid")
-    view.settle()
-    assert "beyond" not in scale.inner_text()
-
-
-def test_both_sides_of_a_difference_are_named_along_its_axes(opened, written):
-    """Columns of A and of B are of other models, rows are of one model."""
-    view = opened(written(grid("A-B", "A", "B") + grid("A-C", "A", "C", seed=1)))
-    view.page.get_by_label(COMPARE).check()
-    view.settle()
-    words = labels_of(view, "Difference")
-    assert "B − C" in words
-    assert "A" in words
-    assert "B" in labels_of(view, "Grid A")
+    assert "beyond" not in view.scale()
+    view.choose(view.field("Colour range"), "fitted to the grid")
+    assert "beyond" not in view.scale("Difference")
 
 
 def spread(rows, around):
@@ -313,40 +275,32 @@ def spread(rows, around):
     return [replace(row, value=0.5 + around) for row in rows]
 
 
+@pytest.mark.deep
 def test_deviations_have_one_range_on_all_tasks(opened, written):
     """Tasks whose seeds differ by .01 and by .2: with "fixed", colours tell them apart."""
     rows = [
         row
         for task, around in (("rt", 0.005), ("stsb", 0.1))
         for seed, side in ((1, -1), (2, 1))
-        for row in spread(tuned(seed, seed, task=task), side * around)
+        for row in spread(tuned(seed, task=task), side * around)
     ]
     view = opened(written([replace(row, n=1000) for row in rows]), show="sd")
     ends = {}
     for task in ("rt", "stsb"):
-        view.choice("Task").select_option(task)
-        view.settle()
-        ends[task] = view.panel().locator(".scale").inner_text().split()[-2:]
+        view.choose("Task", task)
+        ends[task] = view.scale().split()[-2:]
     assert ends["rt"] == ends["stsb"]
     assert ".14" in ends["stsb"]
-    view.choice("Task").select_option("rt")
-    view.settle()
+    view.choose("Task", "rt")
     assert ".007" in labels_of(view, "Grid A")
-    view.page.get_by_role("combobox", name="Colour range").select_option("fitted to the grid")
-    view.settle()
-    assert ".14" not in view.panel().locator(".scale").inner_text()
+    view.choose(view.field("Colour range"), "fitted to the grid")
+    assert ".14" not in view.scale()
 
 
+@pytest.mark.deep
 def test_keys_go_on_in_the_grid_that_a_small_picture_opened(opened, written):
-    view = opened(written([row for seed in (1, 2) for row in tuned(seed, seed)]), view="")
-    view.page.locator(".thumb").first.focus()
-    view.press("Enter")
-    view.press("ArrowUp", "ArrowRight")
-    assert view.readout().startswith("FT[1–2], layer 1 × BASE, layer 1")
-
-
-def test_thin_lines_have_names_and_a_mark_goes_with_the_mouse(opened, written):
-    view = opened(written([row for seed in (1, 2) for row in tuned(seed, seed)]), view="")
+    """Beside it, thin lines have names, and a mark goes with the mouse."""
+    view = opened(written([row for seed in (1, 2) for row in tuned(seed)]), view="")
     chart = view.page.locator(".curve").first
     titles = chart.locator("svg path.seed title").all_text_contents()
     assert titles == ["FT[1] × BASE", "FT[2] × BASE"]
@@ -355,13 +309,18 @@ def test_thin_lines_have_names_and_a_mark_goes_with_the_mouse(opened, written):
     view.page.mouse.move(5, 5)
     assert chart.locator(".pointed").inner_text() == ""
     assert chart.locator(".mark").count() == 0
+    view.page.locator(".thumb").first.focus()
+    view.press("Enter")
+    view.press("ArrowUp", "ArrowRight")
+    assert view.readout().startswith("FT[1–2], layer 1 × BASE, layer 1")
 
 
+@pytest.mark.deep
 def test_a_page_of_several_results_says_which_and_what_a_measure_is_of(opened, tmp_path):
     """Two files, each with a measure, a task and a model of its own."""
-    one = tuned(1, 1)
+    one = tuned(1)
     names = {"label_x": "mini-FT[1]", "label_y": "mini", "base_x": "mini", "base_y": "mini"}
-    other = [replace(row, **names) for row in tuned(1, 2, "svcca", "qnli")]
+    other = [replace(row, **names) for row in tuned(1, 2, "qnli", "svcca")]
     for name, rows in (("first", one), ("second", other)):
         write_results(to_frame(rows), tmp_path / f"{name}.parquet")
     files = [tmp_path / "first.parquet", tmp_path / "second.parquet"]
@@ -371,8 +330,7 @@ def test_a_page_of_several_results_says_which_and_what_a_measure_is_of(opened, t
     choice = view.page.get_by_role("combobox", name="Measure of all pictures")
     options = choice.locator("option").all_inner_texts()
     assert options == ["linear CKA (biased), cls: first", "SVCCA, cls: second"]
-    choice.select_option("SVCCA, cls: second")
-    view.settle()
+    view.choose(choice, "SVCCA, cls: second")
     words = view.page.locator("#view-overview").inner_text()
     assert "This measure: results second; tasks qnli; models mini." in words
     alone = opened(write_report(files[:1], tmp_path / "alone.html"), view="")

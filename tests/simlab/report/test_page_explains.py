@@ -1,24 +1,27 @@
-"""A grid explains itself: where its readout stands, its heading, its legend, its saved picture."""
+"""A grid explains itself: where its readout stands and how soon, its heading, its picture."""
 
 import base64
 import io
+import statistics
 from dataclasses import replace
 from itertools import combinations, product
-from pathlib import Path
 
 import numpy as np
 import pytest
 from matplotlib.image import imread
 
+from bench.report import HOVER, JOBS
+from simlab.report.write import write_report
 from simlab.representations.kinds import KINDS
+from simlab.results.results import write_results
 from simlab.similarity.catalogue import MEASURES
 from support.lab.result_rows import grid, joint_grid
 
 LONG = "sentence-transformers/a-name-of-45-letters-FT"
-SIZES = [(1280, 900), (1080, 768), (390, 844), (360, 740)]
+SIZES = [(1280, 900), (360, 740)]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def layers13(written):
     rows = [
         replace(row, layer_x=4 * i + row.layer_x, layer_y=4 * j + row.layer_y, value=row.value)
@@ -35,6 +38,7 @@ def is_inside(view, place, size):
     return across and box["y"] >= 0 and box["y"] + box["height"] <= size[1]
 
 
+@pytest.mark.deep
 def test_the_readout_is_in_the_window(opened, layers13):
     """At every corner of the grid, wherever the page is scrolled to show it."""
     view = opened(layers13)
@@ -91,6 +95,7 @@ def drag(view, x, y, across=0, down=0):
     view.page.wait_for_timeout(300)  # until the page has come to rest
 
 
+@pytest.mark.deep
 def test_a_finger_that_drags_across_a_whole_grid_reads_its_cells(phone):
     columns, rows = phone.edges()
     phone.canvas().scroll_into_view_if_needed()
@@ -100,6 +105,7 @@ def test_a_finger_that_drags_across_a_whole_grid_reads_its_cells(phone):
     assert not phone.page.locator(".layer").count()
 
 
+@pytest.mark.deep
 def test_a_finger_leaves_a_zoomed_grid_at_its_end(phone):
     """At the lowest layers the page scrolls; elsewhere the grid moves and the page stays."""
     phone.canvas().focus()
@@ -122,19 +128,20 @@ def test_a_finger_leaves_a_zoomed_grid_at_its_end(phone):
     assert place() > before
 
 
-@pytest.mark.parametrize(("size", "most"), [((1280, 900), 310), ((390, 844), 480)], ids=str)
-def test_a_grid_begins_in_the_upper_part_of_the_window(opened, layers13, size, most):
+@pytest.mark.deep
+def test_a_grid_begins_in_the_upper_part_of_the_window(opened, layers13):
     """A small screen folds the fields; a click shows them."""
-    view = opened(layers13, size[0])
-    assert view.canvas().bounding_box()["y"] < most
-    order = view.page.get_by_role("combobox", name="Order", exact=True)
-    assert order.is_visible() is (size[0] > 900)
-    if size[0] < 900:
-        view.page.get_by_text("Show, order, colours, compare").click()
-        order.select_option("by layer")
-        view.settle()
-        assert order.is_visible()
-        assert "order=layer" in view.page.url
+    view = opened(layers13)
+    assert view.canvas().bounding_box()["y"] < 310
+    assert view.field("Order").is_visible()
+    view.page.set_viewport_size({"width": 390, "height": 844})
+    view.again()
+    assert view.canvas().bounding_box()["y"] < 480
+    assert not view.field("Order").is_visible()
+    view.page.get_by_text("Show, order, colours, compare").click()
+    view.choose(view.field("Order"), "by layer")
+    assert view.field("Order").is_visible()
+    assert "order=layer" in view.page.url
 
 
 def test_the_heading_says_what_is_shown(opened, layers13):
@@ -146,18 +153,6 @@ def test_the_heading_says_what_is_shown(opened, layers13):
     assert "docs/measures/cka" in words
     assert KINDS["cls"].summary in words
     assert "ORIG is a model before fine-tuning" in view.page.locator("#view-grids").inner_text()
-
-
-def saved(view, kind):
-    with view.page.expect_download() as started:
-        view.panel().get_by_role("button", name=f"Save as {kind}").click()
-    return Path(started.value.path()).read_bytes()
-
-
-@pytest.fixture
-def named(opened, written):
-    rows = grid("all", f"{LONG}[1]", f"{LONG}[2]")
-    return opened(written([replace(row, value=np.nan) if not row.layer_x else row for row in rows]))
 
 
 DRAW = """async (svg) => {
@@ -180,19 +175,34 @@ BOXES = """(svg) => {
 }"""
 
 
-def test_what_is_saved_as_svg_is_what_the_canvas_shows(named):
-    again = base64.b64decode(named.page.evaluate(DRAW, saved(named, "SVG").decode()))
+def test_a_saved_picture_is_what_the_canvas_shows(opened, written):
+    """No words overlap in it, and undefined cells are hatched: two colours, where others have one.
+
+    The lowest row is undefined.
+    """
+    rows = grid("all", f"{LONG}[1]", f"{LONG}[2]")
+    rows = [replace(row, value=np.nan) if not row.layer_x else row for row in rows]
+    view = opened(written(rows))
+    columns, downs = view.edges()
+    places = {
+        (row, x, y): (columns[1] + x, downs[row] + y)
+        for row in (0, 2)
+        for x in range(4, 16)
+        for y in range(4, 16)
+    }
+    seen = view.colours("Grid A", places)
+    assert len({colour for (row, *_), colour in seen.items() if row == 0}) > 2
+    assert len({colour for (row, *_), colour in seen.items() if row == 2}) == 1
+    svg = view.saved("Save as SVG")[1].decode()
+    again = base64.b64decode(view.page.evaluate(DRAW, svg))
     pixels, drawn = (
         np.round(imread(io.BytesIO(png), format="png")[..., :3] * 255)
-        for png in (saved(named, "PNG"), again)
+        for png in (view.saved("Save as PNG")[1], again)
     )
     assert drawn.shape == pixels.shape
     assert np.abs(drawn - pixels).mean() < 6  # edges of letters and of the hatch
     assert (np.abs(drawn - pixels).max(axis=2) > 64).mean() < 0.04
-
-
-def test_no_words_of_a_saved_picture_overlap(named):
-    boxes = named.page.evaluate(BOXES, saved(named, "SVG").decode())
+    boxes = view.page.evaluate(BOXES, svg)
     words = {box[0] for box in boxes}
     assert any("…" in word and word.endswith("FT[2]") for word in words)
     assert {"linear CKA (biased)", "emb", "3"} <= words
@@ -212,6 +222,7 @@ WORDS = """
   };"""
 
 
+@pytest.mark.deep
 def test_long_names_beside_each_other_are_told_apart_on_the_screen(opened, written):
     """Each at its rows and at its columns, by its end; the middle is left out."""
     view = opened(written(joint_grid([f"{LONG}[1]", f"{LONG}[2]"])))
@@ -224,22 +235,9 @@ def test_long_names_beside_each_other_are_told_apart_on_the_screen(opened, writt
         assert abs(a[1] - b[1]) > 8 or a[0] + a[2] < b[0] or b[0] + b[2] < a[0], (one, other)
 
 
-def test_undefined_cells_are_hatched(named):
-    """Two colours of the hatch in one cell of the lowest row, and one in another cell."""
-    columns, rows = named.edges()
-    places = {
-        (row, x, y): (columns[1] + x, rows[row] + y)
-        for row in (0, 2)
-        for x in range(4, 16)
-        for y in range(4, 16)
-    }
-    seen = named.colours("Grid A", places)
-    assert len({colour for (row, *_), colour in seen.items() if row == 0}) > 2
-    assert len({colour for (row, *_), colour in seen.items() if row == 2}) == 1
-
-
-def test_a_tip_beside_a_small_grid_covers_no_cell(opened, written):
-    view = opened(written(grid("A-B", "A", "B")))
+@pytest.mark.deep
+def test_a_tip_beside_a_small_grid_covers_no_cell(opened, small):
+    view = opened(small)
     columns, rows = view.edges()
     canvas = view.canvas().bounding_box()
     for row in (0, 3):
@@ -251,3 +249,26 @@ def test_a_tip_beside_a_small_grid_covers_no_cell(opened, written):
         middle = canvas["y"] + rows[row] + 5
         assert box["y"] <= middle <= box["y"] + box["height"] + 40
         assert "A, " in tip.inner_text()
+
+
+@pytest.fixture(scope="module")
+def thousand(tmp_path_factory):
+    """The page of one joint grid of 1,001 layers, without intervals and p-values."""
+    folder = tmp_path_factory.mktemp("pages")
+    frame = replace(JOBS["1,001 x 1,001"], whole=False).frame()
+    write_results(frame, folder / "thousand.parquet")
+    return write_report(folder / "thousand.parquet", folder / "thousand.html")
+
+
+@pytest.mark.slow
+def test_the_mouse_moves_over_a_thousand_layers_within_a_frame(opened, thousand):
+    """Along columns and along rows, once in twelve rounds: others use the machine too."""
+    view = opened(thousand, order="clustered")
+    view.choose("Grid", "all: all of 77 models")
+    for down in (True, False):
+        rounds: list[float] = []
+        while min(rounds, default=16) >= 16 and len(rounds) < 12:
+            times, said = view.canvas().evaluate(HOVER, [40, down])
+            rounds.append(statistics.quantiles(times, n=10)[0])  # of moves that were left alone
+            assert " × " in said
+        assert min(rounds) < 16, (down, rounds)

@@ -1,16 +1,12 @@
 """Joint grids that can be read: strips of colour, trees of clusterings, seeds collapsed."""
 
-import csv
-import io
 import re
 from itertools import combinations, product
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from simlab.results.results import FT, JOINT, ORIG, ResultRow, Side
-from support.lab.browsers import NO_TOOLS, tool
 
 SEEDS, LAYERS = (1, 2, 3), 4
 MODELS = [(stem, seed) for stem in ("ORIG", "FT") for seed in SEEDS]
@@ -45,19 +41,18 @@ def rows_of(values, pvalue=lambda layer: np.nan):
     ]  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(written, values):
     return written(rows_of(values))
 
 
 def opened_whole(opened, page, **state):
     view = opened(page, **state)
-    view.choice("Grid").select_option("all: all of 6 models")
-    view.settle()
+    view.choose("Grid", "all: all of 6 models")
     return view
 
 
-@pytest.mark.parametrize("order", ["model", "layer", "clustered"])
+@pytest.mark.parametrize("order", ["clustered", pytest.param("layer", marks=pytest.mark.deep)])
 def test_strips_say_model_seed_and_layer_of_both_sides(opened, page, order):
     view = opened_whole(opened, page, order=order)
     columns, rows = view.edges()
@@ -76,15 +71,9 @@ def test_strips_say_model_seed_and_layer_of_both_sides(opened, page, order):
             same = facts[one][fact] == facts[other][fact]
             alike = seen[side_, one, fact] == seen[side_, other, fact]
             assert same == alike, (side_, fact, facts[one], facts[other])
-    words = view.panel().locator(".scale").inner_text()
+    words = view.scale()
     assert "Strips, from outside: model, seed, layer" in words
     assert "ORIG[1–3]" in words
-
-
-def saved(view):
-    with view.page.expect_download() as started:
-        view.panel().get_by_role("button", name="Save as SVG").click()
-    return Path(started.value.path()).read_text()
 
 
 def brackets(text, across):
@@ -95,41 +84,38 @@ def brackets(text, across):
     return [(line[2 + high], line[along], line[4 + along]) for line in lines]
 
 
-@pytest.mark.parametrize(("words", "count"), [("", 24), ("-model:orig[2]", 20)])
-def test_a_clustering_has_a_tree_on_both_sides(opened, page, words, count):
+@pytest.mark.parametrize(
+    ("words", "count"), [("", 24), pytest.param("-model:orig[2]", 20, marks=pytest.mark.deep)]
+)
+def test_only_a_clustering_has_a_tree_which_is_on_both_sides(opened, page, words, count):
     """The last join is that of the two clusters, also where models are filtered out."""
     view = opened_whole(opened, page, order="clustered", find=words)
     names = view.panel().locator("tbody th").all_inner_texts()[::-1]
     assert len(names) == count
     is_high = [name.endswith(("layer 2", "layer 3")) for name in names]
     assert is_high == [False] * (count // 2) + [True] * (count // 2)
-    text = saved(view)
+    text = view.saved("Save as SVG")[1].decode()
     cell = float(re.search(r'<rect [^>]*width="(\d+)" height="\1"[^>]*><title>', text).group(1))
     for across, last in ((True, min), (False, max)):  # the farthest from the cells
         joins = brackets(text, across)
         assert len(joins) == count - 1
         _, one, other = last(joins)
         assert max(one, other) > cell * count / 2 > min(one, other)
+    view.choose(view.field("Order"), "by model")
+    assert b"<polyline" not in view.saved("Save as SVG")[1]
 
 
-def test_only_a_clustering_has_a_tree(opened, page):
-    assert "<polyline" not in saved(opened_whole(opened, page, order="model"))
-
-
-@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("symmetric", [pytest.param(True, marks=pytest.mark.deep), False])
 def test_seeds_are_collapsed(opened, written, values, symmetric):
-    """Each model with itself and with the same seed of the other one: 24 layers are 8."""
+    """Each model with itself and with the same seed of the other one: 24 layers are 8.
+
+    The lower layers of all seeds are significant, and the upper layers of none.
+    """
     if not symmetric:
         values = values - np.linspace(0, 0.2, len(values))
-    view = opened(written(rows_of(values)))
-    names = view.choice("Grid").locator("option").all_inner_texts()
-    assert "all: all of 2 models, 3 seeds" in names
-    view.choice("Grid").select_option("all: all of 2 models, 3 seeds")
-    view.settle()
-    view.panel().get_by_role("button", name="Copy as CSV").click()
-    view.said("Copied.")
-    text = view.page.evaluate("navigator.clipboard.readText()")
-    lines = list(csv.DictReader(io.StringIO(text)))
+    view = opened(written(rows_of(values, lambda layer: 0.01 if layer < LAYERS // 2 else 0.5)))
+    view.choose("Grid", "all: all of 2 models, 3 seeds")
+    lines = view.copied()
     assert len(lines) == (2 * LAYERS) ** 2
     number = {place: at for at, place in enumerate(PLACES)}
     for line in lines:
@@ -139,26 +125,12 @@ def test_seeds_are_collapsed(opened, written, values, symmetric):
         assert float(line["mean"]) == pytest.approx(np.mean(cells), abs=1e-4)
         assert float(line["sd"]) == pytest.approx(np.std(cells, ddof=1), abs=1e-4)
         assert line["number"] == "3"
-    assert view.page.get_by_role("combobox", name="Show", exact=True).input_value() == "mean"
+        if len({layer < LAYERS // 2 for layer in (i, j)}) == 1:
+            assert line["significant"] == ("3" if max(i, j) < LAYERS // 2 else "0"), line
+    assert view.field("Show").input_value() == "mean"
 
 
-def test_collapsed_seeds_say_how_many_are_significant(opened, written, values):
-    """The lower layers of all seeds are significant, and the upper layers of none."""
-    view = opened(written(rows_of(values, lambda layer: 0.01 if layer < LAYERS // 2 else 0.5)))
-    view.choice("Grid").select_option("all: all of 2 models, 3 seeds")
-    view.settle()
-    view.panel().get_by_role("button", name="Copy as CSV").click()
-    view.said("Copied.")
-    text = view.page.evaluate("navigator.clipboard.readText()")
-    lines = list(csv.DictReader(io.StringIO(text)))
-    assert len(lines) == (2 * LAYERS) ** 2
-    for line in lines:
-        layers = {int(line["layer_x"]), int(line["layer_y"])}
-        if len({layer < LAYERS // 2 for layer in layers}) == 1:
-            assert line["significant"] == ("3" if max(layers) < LAYERS // 2 else "0"), line
-
-
-@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize("alone", [True, pytest.param(False, marks=pytest.mark.deep)])
 def test_a_deviating_seed_of_a_joint_grid_opens_and_is_named_soundly(
     opened, written, values, alone
 ):
@@ -178,16 +150,13 @@ def test_a_deviating_seed_of_a_joint_grid_opens_and_is_named_soundly(
     assert own.count() == alone
     pair.get_by_role("button").click()
     view.settle()
-    titles = [view.panel(name).locator("h2").inner_text() for name in ("Grid A", "Grid B")]
+    titles = [view.heading(name) for name in ("Grid A", "Grid B")]
     assert "FT[3]" in titles[0]
     assert "ORIG[3]" in titles[0]
     assert "3 seeds" in titles[1]
     view.again()  # a link finds the seed that was cut out
-    assert view.panel().locator("h2").inner_text() == titles[0]
-    view.panel().get_by_role("button", name="Copy as CSV").click()
-    view.said("Copied.")
-    text = view.page.evaluate("navigator.clipboard.readText()")
-    cells = list(csv.DictReader(io.StringIO(text)))
+    assert view.heading() == titles[0]
+    cells = view.copied()
     place = {at: number for number, at in enumerate(PLACES)}
     assert len(cells) == LAYERS**2
     for cell in cells:
@@ -199,18 +168,17 @@ def test_a_deviating_seed_of_a_joint_grid_opens_and_is_named_soundly(
         assert float(cell["value"]) == pytest.approx(table[row, column], abs=1e-4)
 
 
-@pytest.mark.parametrize("width", [360, 1280])
-def test_a_clustered_joint_grid_fits_and_has_no_violation(opened, page, width):
-    axe = tool("axe-core/axe.min.js")
-    if not axe:
-        pytest.skip(NO_TOOLS)
-    view = opened(page, width, order="clustered")
-    assert view.page.evaluate("document.documentElement.scrollWidth") <= width
-    view.page.evaluate(axe.read_text())
-    script = "() => axe.run().then(({ violations }) => violations.map(({ id }) => id))"
-    assert view.page.evaluate(script) == []
+@pytest.mark.deep
+def test_a_clustered_joint_grid_fits_and_has_no_violation(opened, page, violations):
+    view = opened(page, order="clustered")
+    for width in (360, 1280):
+        view.page.set_viewport_size({"width": width, "height": 800})
+        view.again()
+        assert view.width() <= width
+        assert violations(view) == []
 
 
+@pytest.mark.deep
 def test_a_grid_that_could_not_be_unpacked_is_unpacked_at_the_next_look(opened, page):
     view = opened(page)
     view.page.add_init_script("""

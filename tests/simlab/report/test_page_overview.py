@@ -1,7 +1,5 @@
 """The first view answers the questions of a sweep: what changes, where, and which seed deviates."""
 
-import csv
-import io
 import re
 from dataclasses import replace
 from itertools import pairwise, product
@@ -12,11 +10,9 @@ import pytest
 
 from simlab.report.write import write_report
 from simlab.results.results import BASELINE, FT, GRID, MAJORITY, ORIG, TRUNCATION, ResultRow, Side
-from support.lab.browsers import NO_TOOLS, tool
 
 STUDY = Path(__file__).parents[3] / "examples" / "studies" / "results" / "phang2021-offline.parquet"
 SEEDS, LAYERS, ODD = range(1, 11), 5, {("rte", 3), ("rte", 7)}
-VIOLATIONS = "() => axe.run().then(({ violations }) => violations.map(({ id }) => id))"
 
 
 def planted(seed, other, task, measure="cka"):
@@ -41,7 +37,7 @@ def planted(seed, other, task, measure="cka"):
     ]  # fmt: skip
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def page(written):
     return written(
         [
@@ -66,18 +62,18 @@ def test_the_first_view_shows_all_tasks_and_a_click_opens_one(opened, page):
     assert sum(sst2[:3]) > sum(rte[:3]) + 100
     table.locator("button").nth(1).click()
     view.settle()
-    assert view.panel().locator("h2").inner_text() == ("FT[1–10] × BASE, 10 seeds: mean over seeds")
+    assert view.heading() == "FT[1–10] × BASE, 10 seeds: mean over seeds"
     assert view.choice("Task").input_value() == "sst2"
+    # A fine-tuned model is another one on each task.
+    view.go(view="runs")
+    assert view.page.locator("#summary").inner_text().startswith("21 models · tasks rte, sst2")
+    models = view.page.get_by_role("region", name="Models", exact=True)
+    lines = models.locator("tbody tr").all_inner_texts()
+    assert lines[0] == "FT[1]\t1\trte, sst2"
+    assert len(lines) == 11
 
 
-def test_a_pair_of_grids_and_of_a_joint_grid_is_shown_once(opened, tmp_path):
-    view = opened(write_report(STUDY, tmp_path / "page.html"), view="")
-    pairs = view.page.locator(".multiples tbody th").all_inner_texts()
-    assert sum("ORIG" in pair and "FT[1–5]" in pair for pair in pairs) == 1
-    for row in view.page.locator(".multiples tbody tr").all():
-        assert row.locator("canvas").count() == 2, row.inner_text()  # one for each task
-
-
+@pytest.mark.deep
 def test_ticks_of_changes_are_equal_steps_as_they_are_written(opened, written):
     """A quarter of .93 is .2325, whose multiples are no equal steps in two digits."""
     rows = [replace(row, value=0.07) for row in planted(1, None, "rte")]
@@ -89,11 +85,19 @@ def test_ticks_of_changes_are_equal_steps_as_they_are_written(opened, written):
 
 
 def test_the_layer_that_changes_is_said_and_drawn(opened, page):
+    """Nothing is planted on sst2; the seeds that are named are those of "Do seeds agree?"."""
     view = opened(page, view="")
     facts = view.page.locator(".fact").all_inner_texts()
     assert facts[0].startswith("On rte, fine-tuning changes layer 4 most (.80")
     assert "SD .00" in facts[0]
     assert "over 10 seeds" in facts[0]
+    assert facts[0].endswith("; seeds that deviate: FT[3] and FT[7]."), facts
+    assert facts[1].startswith("On sst2, no layer changes more than the next by 2 standard errors")
+    assert facts[1].endswith("over 10 seeds); no seed deviates.")
+    table = view.page.locator(".multiples").bounding_box()
+    chart = view.page.locator(".curve").first.bounding_box()
+    assert chart["x"] > table["x"] + table["width"]
+    assert chart["y"] < 500
     assert view.page.locator("svg path.seed").count() == 20
     view.page.get_by_text("Values", exact=True).click()
     diagonal = [
@@ -112,6 +116,7 @@ def test_the_layer_that_changes_is_said_and_drawn(opened, page):
     ]  # fmt: skip
 
 
+@pytest.mark.deep
 def test_sentences_name_the_models_of_a_task_that_has_several(opened, written):
     """The three of the largest range of changes stand first, the rest behind a click."""
     rows = [
@@ -131,6 +136,7 @@ def test_sentences_name_the_models_of_a_task_that_has_several(opened, written):
     assert facts.last.inner_text().startswith("On sst2 (albert-FT[1–2] × albert)")
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("base", ["bert", "other", None])
 def test_only_a_model_and_its_own_base_are_before_and_after_fine_tuning(opened, written, base):
     rows = [replace(row, base_y=base) for seed in (1, 2) for row in planted(seed, None, "rte")]
@@ -142,7 +148,10 @@ def test_only_a_model_and_its_own_base_are_before_and_after_fine_tuning(opened, 
 
 
 def test_deviating_seeds_are_named_and_open_their_difference(opened, page):
+    """Their lines share a scale with numbers, and dots say their names to keys and fingers."""
     view = opened(page, view="")
+    require_scale(view)
+    require_names(view.page.locator(".strip").first, view)
     lines = view.page.locator(".seeds")
     assert lines.count() == 4
     odd = view.page.locator(".seeds button").all_inner_texts()
@@ -151,10 +160,42 @@ def test_deviating_seeds_are_named_and_open_their_difference(opened, page):
     assert "no seed deviates: at most" in lines.filter(has_text="sst2").first.inner_text()
     view.page.locator(".seeds button", has_text="FT[3]").first.click()
     view.settle()
-    titles = [view.panel(name).locator("h2").inner_text() for name in ("Grid A", "Grid B")]
+    titles = [view.heading(name) for name in ("Grid A", "Grid B")]
     assert "FT[3] × BASE" in titles[0]
     assert titles[1].startswith("B: FT[1–10] × BASE, 10 seeds")
     assert view.panel("Difference").is_visible()
+
+
+def require_scale(view):
+    strips = view.page.locator(".strip")
+    assert len({strip.bounding_box()["x"] for strip in strips.all()}) == 1
+    ends, strip = view.page.locator(".ends"), strips.first
+    zero, unit, most = ends.locator("span").all_inner_texts()
+    assert (zero, unit) == ("0", "distance")
+    labels = [label.inner_text().split()[1] for label in view.page.locator(".strip b").all()]
+    assert most == max(labels, key=float)
+    assert abs(ends.bounding_box()["x"] - strip.bounding_box()["x"]) < 1
+    assert ends.bounding_box()["width"] == strip.bounding_box()["width"]
+    words = view.page.locator("#view-overview .scale").inner_text()
+    assert "Rows are layers of the first model, upwards from the embeddings" in words
+
+
+def require_names(strip, view):
+    name = strip.locator("b")
+    assert name.inner_text().split()[0] in ("FT[3]", "FT[7]")  # the outermost
+    outermost, dot = name.bounding_box(), strip.locator("i").last.bounding_box()
+    assert abs(outermost["x"] + outermost["width"] - dot["x"] - dot["width"]) < 2
+    strip.focus()
+    view.press("Home")
+    seen = [name.inner_text()]
+    for _ in range(9):
+        view.press("ArrowRight")
+        seen.append(name.inner_text())
+    assert {one.split()[0] for one in seen} == {f"FT[{seed}]" for seed in SEEDS}
+    assert strip.get_attribute("aria-valuetext") == seen[-1] != seen[0]
+    nearest = strip.locator("i").first.bounding_box()
+    strip.dispatch_event("pointerdown", {"clientX": nearest["x"] + 4, "clientY": nearest["y"]})
+    assert name.inner_text() == seen[0]
 
 
 def local(seed, fall=0.0, size=13):
@@ -192,21 +233,13 @@ def test_a_seed_that_deviates_in_some_layers_is_named_with_them(opened, written)
     assert fact.inner_text().endswith("; seeds that deviate: FT[4] (layers 3 to 5).")
     fact.get_by_role("button").click()
     view.settle()
-    assert "the others of" in view.panel("Difference").locator("h2").inner_text()
-    view.panel("Difference").get_by_role("button", name="Copy as CSV").click()
-    view.said("Copied.")
-    copied = csv.DictReader(io.StringIO(view.page.evaluate("navigator.clipboard.readText()")))
+    assert "the others of" in view.heading("Difference")
+    copied = view.copied("Difference")
     at = {(int(one["layer_x"]), int(one["layer_y"])): float(one["value"]) for one in copied}
     want = (values[3] - np.delete(values, 3, 0).mean(0)).reshape(13, 13)
     assert [at[i, j] for i in range(13) for j in range(13)] == pytest.approx(
         want.ravel().tolist(), abs=2e-4
     )
-
-
-def test_seeds_of_noise_alone_do_not_deviate(opened, written):
-    rows = [row for seed in range(11, 16) for row in local(seed)]
-    view = opened(written(rows), view="")
-    assert "no seed deviates: at most" in view.page.locator(".seeds").first.inner_text()
 
 
 def test_two_seeds_differ_most_somewhere_and_truncated_models_have_a_sentence(opened, written):
@@ -235,148 +268,10 @@ def test_two_seeds_differ_most_somewhere_and_truncated_models_have_a_sentence(op
     assert sentence.inner_text() == left.format("FT[2]", ".790", ".720", ".490", ".480")
 
 
-def test_figures_stand_side_by_side_and_a_joint_grid_once(opened, studies):
-    view = opened(studies, view="")
-    drawings = view.page.locator("#view-overview .beside > .charts svg[role=img]")
-    for _ in range(2):  # values that are open below one of them do not push the other one down
-        one, other = (drawings.nth(at).bounding_box() for at in (0, 1))
-        assert one["x"] < other["x"]
-        assert one["y"] == pytest.approx(other["y"], abs=1)
-        view.page.locator("#view-overview .charts summary").first.click()
-    pairs = view.page.locator(".multiples th[scope=row]").all_inner_texts()
-    assert [pair for pair in pairs if "all of" in pair] == ["ORIG + FT: all of 2 models"]
-
-
-def test_a_failed_seed_cannot_hide_among_five(opened, tmp_path):
-    """Seed 4 of the study failed on stsb; it is in the mean from which the other seeds are far."""
-    view = opened(write_report(STUDY, tmp_path / "page.html"), view="")
-    lines = view.page.locator(".seeds:not(.blocks)")
-    odd = {
-        line.locator(".name").inner_text(): line.locator("button").all_inner_texts()
-        for line in lines.all()
-        if "ORIG" in line.inner_text()
-    }
-    named = {name: [seed.split()[0] for seed in seeds] for name, seeds in odd.items()}
-    assert sorted(named.values()) == [[], ["minilm-FT[4]"]]
-    assert all("stsb" in name for name, seeds in named.items() if seeds)
-    # One sentence on scores for each task.
-    sentences = view.page.locator(".cut")
-    shown = [one.inner_text() for one in sentences.all() if one.is_visible()]
-    assert [one.split(",")[0] for one in shown] == ["On rt", "On stsb"]
-    view.page.get_by_text("7 more on scores without layers").click()
-    assert [one.is_visible() for one in sentences.all()] == [True] * 9
-
-
-def test_dots_of_seeds_say_their_names_to_keys_and_fingers(opened, page):
-    view = opened(page, view="")
-    strip = view.page.locator(".strip").first
-    name = strip.locator("b")
-    assert name.inner_text().split()[0] in ("FT[3]", "FT[7]")  # the outermost
-    outermost, dot = name.bounding_box(), strip.locator("i").last.bounding_box()
-    assert abs(outermost["x"] + outermost["width"] - dot["x"] - dot["width"]) < 2
-    strip.focus()
-    view.press("Home")
-    seen = [name.inner_text()]
-    for _ in range(9):
-        view.press("ArrowRight")
-        seen.append(name.inner_text())
-    assert {one.split()[0] for one in seen} == {f"FT[{seed}]" for seed in SEEDS}
-    assert strip.get_attribute("aria-valuetext") == seen[-1] != seen[0]
-    nearest = strip.locator("i").first.bounding_box()
-    strip.dispatch_event("pointerdown", {"clientX": nearest["x"] + 4, "clientY": nearest["y"]})
-    assert name.inner_text() == seen[0]
-
-
-def test_sentences_name_only_layers_that_seeds_tell_apart(opened, page):
-    """Nothing is planted on sst2; the seeds that are named are those of "Do seeds agree?"."""
-    facts = opened(page, view="").page.locator(".fact").all_inner_texts()
-    assert facts[0].endswith("; seeds that deviate: FT[3] and FT[7]."), facts
-    assert facts[1].startswith("On sst2, no layer changes more than the next by 2 standard errors")
-    assert facts[1].endswith("over 10 seeds); no seed deviates.")
-
-
-@pytest.mark.parametrize("width", [390, 1280])
-@pytest.mark.parametrize("what", [".seeds button", ".thumb"])
-def test_what_is_opened_from_below_is_shown_from_its_top(opened, page, width, what):
-    view = opened(page, width, view="")
-    view.page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
-    view.page.locator(what).last.evaluate("(button) => button.click()")
-    view.settle()
-    for part in (view.panel().locator("h2"), view.canvas()):
-        assert 0 <= part.bounding_box()["y"] < 700, view.page.evaluate("scrollY")
-
-
-@pytest.mark.parametrize("width", [360, 1080, 1280])
-def test_the_first_view_fits_and_has_no_violation(opened, page, width):
-    axe = tool("axe-core/axe.min.js")
-    if not axe:
-        pytest.skip(NO_TOOLS)
-    view = opened(page, width, view="", dark=width == 1080)
-    assert view.page.evaluate("document.documentElement.scrollWidth") <= width
-    view.page.evaluate(axe.read_text())
-    assert view.page.evaluate(VIOLATIONS) == []
-
-
-def test_a_block_says_in_how_many_seeds_it_is(opened, studies):
-    view = opened(studies)
-    name = "FT[1–3] × FT[1–3] (each with itself), 3 seeds"
-    names = view.choice("Grid").locator("option").all_inner_texts()
-    words = []
-    for one in (one for one in names if one.startswith(name)):
-        view.choice("Grid").select_option(one)
-        view.settle()
-        words.append(view.panel().locator(".scale").inner_text())
-    named = [pair for text in words for pair in re.findall(r"(\d) to (\d): \d of 3 seeds", text)]
-    assert named
-    assert all(first < last for first, last in named)  # a layer alone is no block
-
-
-def test_the_first_grid_is_before_and_after_fine_tuning(opened, written):
-    """Not a model with itself, though that stands first in the results."""
-    rows = [row for other in (1, None) for row in planted(1, other, "rte")]
-    view = opened(written(rows))
-    assert view.choice("Grid").locator("option").all_inner_texts()[0].startswith("FT-FT")
-    assert view.panel().locator("h2").inner_text() == "FT-BASE: FT[1] × BASE"
-
-
-def test_lines_of_seeds_share_a_scale_that_begins_at_one_place(opened, page):
-    strips = opened(page, view="").page.locator(".strip")
-    assert len({strip.bounding_box()["x"] for strip in strips.all()}) == 1
-
-
-def test_the_scale_of_seeds_has_numbers_and_small_pictures_say_their_axes(opened, page):
-    view = opened(page, view="")
-    ends, strip = view.page.locator(".ends"), view.page.locator(".strip").first
-    zero, unit, most = ends.locator("span").all_inner_texts()
-    assert (zero, unit) == ("0", "distance")
-    labels = [label.inner_text().split()[1] for label in view.page.locator(".strip b").all()]
-    assert most == max(labels, key=float)
-    assert abs(ends.bounding_box()["x"] - strip.bounding_box()["x"]) < 1
-    assert ends.bounding_box()["width"] == strip.bounding_box()["width"]
-    words = view.page.locator("#view-overview .scale").inner_text()
-    assert "Rows are layers of the first model, upwards from the embeddings" in words
-
-
-def test_changes_stand_beside_the_grids_in_the_first_window(opened, page):
-    view = opened(page, view="")
-    table = view.page.locator(".multiples").bounding_box()
-    chart = view.page.locator(".curve").first.bounding_box()
-    assert chart["x"] > table["x"] + table["width"]
-    assert chart["y"] < 500
-
-
-def test_a_fine_tuned_model_is_another_one_on_each_task(opened, page):
-    view = opened(page, view="runs")
-    assert view.page.locator("#summary").inner_text().startswith("21 models · tasks rte, sst2")
-    models = view.page.get_by_role("region", name="Models", exact=True)
-    lines = models.locator("tbody tr").all_inner_texts()
-    assert lines[0] == "FT[1]\t1\trte, sst2"
-    assert len(lines) == 11
-
-
 def test_a_block_that_was_clicked_is_framed_alone(opened, studies):
     """The legend counts its seeds and names them; a button frames all blocks again."""
     view = opened(studies, view="")
+    require_figures(view)
     line = view.page.locator(".blocks").filter(has_text="FT").first
     button = line.get_by_role("button").last
     span, count = re.match(r"layers (.*): (\d+) of", button.inner_text()).groups()
@@ -398,3 +293,89 @@ def test_a_block_that_was_clicked_is_framed_alone(opened, studies):
     scale.get_by_role("button", name=f"Frame layers {span} alone").click()
     view.settle()
     assert scale.inner_text() == words
+
+
+def require_figures(view):
+    """Check that figures stand side by side, and that a joint grid is shown once."""
+    drawings = view.page.locator("#view-overview .beside > .charts svg[role=img]")
+    for _ in range(2):  # values that are open below one of them do not push the other one down
+        one, other = (drawings.nth(at).bounding_box() for at in (0, 1))
+        assert one["x"] < other["x"]
+        assert one["y"] == pytest.approx(other["y"], abs=1)
+        view.page.locator("#view-overview .charts summary").first.click()
+    pairs = view.page.locator(".multiples th[scope=row]").all_inner_texts()
+    assert [pair for pair in pairs if "all of" in pair] == ["ORIG + FT: all of 2 models"]
+
+
+@pytest.mark.deep
+def test_a_failed_seed_cannot_hide_among_five(opened, tmp_path):
+    """Seed 4 of the study failed on stsb; it is in the mean from which the other seeds are far.
+
+    A pair of grids, and of a part of a joint grid, is shown once.
+    """
+    view = opened(write_report(STUDY, tmp_path / "page.html"), view="")
+    pairs = view.page.locator(".multiples tbody th").all_inner_texts()
+    assert sum("ORIG" in pair and "FT[1–5]" in pair for pair in pairs) == 1
+    for row in view.page.locator(".multiples tbody tr").all():
+        assert row.locator("canvas").count() == 2, row.inner_text()  # one for each task
+    lines = view.page.locator(".seeds:not(.blocks)")
+    odd = {
+        line.locator(".name").inner_text(): line.locator("button").all_inner_texts()
+        for line in lines.all()
+        if "ORIG" in line.inner_text()
+    }
+    named = {name: [seed.split()[0] for seed in seeds] for name, seeds in odd.items()}
+    assert sorted(named.values()) == [[], ["minilm-FT[4]"]]
+    assert all("stsb" in name for name, seeds in named.items() if seeds)
+    # One sentence on scores for each task.
+    sentences = view.page.locator(".cut")
+    shown = [one.inner_text() for one in sentences.all() if one.is_visible()]
+    assert [one.split(",")[0] for one in shown] == ["On rt", "On stsb"]
+    view.page.get_by_text("7 more on scores without layers").click()
+    assert [one.is_visible() for one in sentences.all()] == [True] * 9
+
+
+@pytest.mark.deep
+def test_what_is_opened_from_below_is_shown_from_its_top(opened, page):
+    view = opened(page)
+    for width, what in product((390, 1280), (".seeds button", ".thumb")):
+        view.page.set_viewport_size({"width": width, "height": 800})
+        view.go(view="")
+        view.page.evaluate("scrollTo(0, document.documentElement.scrollHeight)")
+        view.page.locator(what).last.evaluate("(button) => button.click()")
+        view.settle()
+        for part in (view.panel().locator("h2"), view.canvas()):
+            assert 0 <= part.bounding_box()["y"] < 700, view.page.evaluate("scrollY")
+
+
+@pytest.mark.deep
+def test_the_first_view_fits_and_has_no_violation(opened, page, violations):
+    view = opened(page, view="")
+    for width in (360, 1080, 1280):
+        view.page.emulate_media(color_scheme="dark" if width == 1080 else "light")
+        view.page.set_viewport_size({"width": width, "height": 800})
+        view.again()
+        assert view.width() <= width
+        assert violations(view) == []
+
+
+@pytest.mark.deep
+def test_a_block_says_in_how_many_seeds_it_is(opened, studies):
+    view = opened(studies)
+    name = "FT[1–3] × FT[1–3] (each with itself), 3 seeds"
+    words = []
+    for one in (one for one in view.grids() if one.startswith(name)):
+        view.choose("Grid", one)
+        words.append(view.scale())
+    named = [pair for text in words for pair in re.findall(r"(\d) to (\d): \d of 3 seeds", text)]
+    assert named
+    assert all(first < last for first, last in named)  # a layer alone is no block
+
+
+@pytest.mark.deep
+def test_the_first_grid_is_before_and_after_fine_tuning(opened, written):
+    """Not a model with itself, though that stands first in the results."""
+    rows = [row for other in (1, None) for row in planted(1, other, "rte")]
+    view = opened(written(rows))
+    assert view.grids()[0].startswith("FT-FT")
+    assert view.heading() == "FT-BASE: FT[1] × BASE"

@@ -1,10 +1,10 @@
-"""What readers do with a page: point, press keys, open layers, order, compare, link, save."""
+"""What readers do with a page: point, press keys, open layers, order, compare, save."""
 
 import csv
 import io
+import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ from simlab import TaskOptions, extract, read_results
 from simlab import grid as compare
 from simlab.report.write import write_report
 from simlab.results.results import LOCALIZATION, SKIPPING, TRUNCATION
-from support.lab.pages import CURVES, JOINT, WHOLE
+from support.lab.pages import CURVES, JOINT, WHOLE, Parts, unpack_text
 from support.lab.result_rows import ONE_BASE, curve, grid, joint_grid, triangle
 
 
@@ -37,7 +37,7 @@ def test_pointing_at_a_cell_says_what_is_known_of_it(opened, studies):
     assert view.panel().locator(".readout").get_attribute("aria-live") == "polite"
 
 
-def test_keys_move_the_cursor_zoom_and_open(opened, large):
+def test_keys_move_the_cursor_zoom_and_open_and_a_zoomed_grid_is_dragged(opened, large):
     view = opened(large)
     view.canvas().focus()
     steps = {
@@ -59,14 +59,7 @@ def test_keys_move_the_cursor_zoom_and_open(opened, large):
     assert view.canvas().screenshot() != whole
     view.press("0")
     assert view.canvas().screenshot() == whole
-    view.press("ArrowUp", "Enter")
-    assert view.page.get_by_role("heading", name="M0, layer 1", exact=True).is_visible()
-
-
-def test_a_zoomed_grid_is_dragged(opened, large):
-    view = opened(large)
-    view.canvas().focus()
-    view.press("ArrowUp", "+", "+", "+")
+    view.press("+", "+", "+")
     box = view.canvas().bounding_box()
     middle = box["x"] + box["width"] * 0.6, box["y"] + box["height"] * 0.6
 
@@ -80,6 +73,8 @@ def test_a_zoomed_grid_is_dragged(opened, large):
     view.page.mouse.up()
     assert under() != before
     assert view.page.get_by_role("region", name="Layer").count() == 0  # a drag is no click
+    view.press("Home", "PageDown", "ArrowUp", "Enter")
+    assert view.page.get_by_role("heading", name="M0, layer 1", exact=True).is_visible()
 
 
 def test_a_click_opens_the_layer_with_its_profile_and_what_else_is_known(opened, written):
@@ -93,29 +88,25 @@ def test_a_click_opens_the_layer_with_its_profile_and_what_else_is_known(opened,
         *triangle("ORIG", None),
     ]  # fmt: skip
     view = opened(written(rows))
-    view.choice("Grid").select_option("FT-ORIG: FT[2] × ORIG")
-    view.settle()
+    view.choose("Grid", "FT-ORIG: FT[2] × ORIG")
     view.canvas().focus()
     view.press("ArrowDown")
     columns, downs = view.edges()
     view.canvas().click(position={"x": columns[0] + 4, "y": downs[2] + 4})
-    layer = view.page.get_by_role("region", name="Layer FT[2], layer 2", exact=True)
+    layer = view.layer("FT[2], layer 2")
     assert "truncation-untuned (rt, n = 9): .700" in layer.inner_text()
     view.page.get_by_role("button", name="Close").click()
     assert layer.count() == 0 or not layer.is_visible()
     # From the other side: ORIG against both seeds.
     view.go(layer="a~ORIG~1")
-    layer = view.page.get_by_role("region", name="Layer ORIG, layer 1", exact=True)
+    layer = view.layer("ORIG, layer 1")
     words = layer.inner_text()
     assert "FT[1–2] (mean and range of 2 seeds)" in words
     assert "localization (rt, n = 9): .400" in words
     assert "accuracy, skipping (rt, n = 9): .800" in words
     assert SKIPPING in words
-    layer.get_by_role("button", name="Copy as CSV").click()
-    view.said("Copied.")
-    table = list(csv.DictReader(io.StringIO(view.page.evaluate("navigator.clipboard.readText()"))))
     values = {(r.seed_x, r.layer_x): r.value for r in rows if r.layer_y == 1 and r.measure == "cka"}
-    for line in table:
+    for line in view.copied(layer):
         pair = [values[seed, int(line["layer"])] for seed in (1, 2)]
         assert float(line["mean"]) == pytest.approx(np.mean(pair), abs=1e-4)
         assert float(line["lowest"]) == pytest.approx(min(pair), abs=1e-4)
@@ -132,21 +123,17 @@ def test_orders_of_rows(opened, written):
     view = opened(written(rows))
     names = [f"{m}, {layer}" for m in "AB" for layer in ("embeddings", "layer 1", "layer 2")]
     assert shown_layers(view) == names
-    order = view.page.get_by_role("combobox", name="Order", exact=True)
-    order.select_option("by layer")
-    view.settle()
+    view.choose(view.field("Order"), "by layer")
     assert shown_layers(view) == [names[at] for at in (0, 3, 1, 4, 2, 5)]
-    order.select_option("by clustering")
-    view.settle()
+    view.choose(view.field("Order"), "by clustering")
     assert sorted(shown_layers(view)) == sorted(names)
     assert "order=clustered" in view.page.url
 
 
-def test_two_grids_move_together_and_their_difference_is_that_of_the_values(opened, written):
+def test_two_grids_move_together_and_their_difference_is_that_of_the_values(opened, small):
     one, other = grid("A-B", "A", "B"), grid("A-C", "A", "C", seed=1)
-    view = opened(written(one + other))
-    view.page.get_by_label("Compare with a second grid").check()
-    view.settle()
+    view = opened(small)
+    view.compare()
     assert [view.choice("Grid", panel).input_value() for panel in ("Grid A", "Grid B")] == [
         "A-B",
         "A-C",
@@ -158,9 +145,7 @@ def test_two_grids_move_together_and_their_difference_is_that_of_the_values(open
     wanted = [one[place].value, other[place].value, one[place].value - other[place].value]
     assert [value_of(cell) for cell in cells] == pytest.approx(wanted, abs=1e-3)
     assert cells[1].startswith("A, layer 1 × C, layer 2")
-    with view.page.expect_download() as started:
-        view.panel("Difference").get_by_role("button", name="Save as SVG").click()
-    drawn = Path(started.value.path()).read_text()
+    drawn = view.saved("Save as SVG", "Difference")[1].decode()
     words = re.findall(r'<text[^>]*text-anchor="middle"[^>]*>(-?[01]?\.\d+)</text>', drawn)
     pairs = zip(one, other, strict=True)
     differences = np.array([a.value - b.value for a, b in pairs]).reshape(4, 4)[::-1].ravel()
@@ -171,15 +156,16 @@ def test_two_grids_move_together_and_their_difference_is_that_of_the_values(open
     assert view.readout("Grid B").startswith("A, layer 2 × C, layer 2")
 
 
+@pytest.mark.deep
 def test_grids_of_two_sizes_have_no_difference(opened, large):
     view = opened(large)
-    view.page.get_by_label("Compare with a second grid").check()
-    view.settle()
+    view.compare()
     notice = view.page.locator("#notice").inner_text()
     assert notice == "The difference needs grids of one size: A is 60 × 60, B is 4 × 4."
     assert not view.panel("Difference").is_visible()
 
 
+@pytest.mark.deep
 def test_the_wheel_with_control_and_two_fingers_zoom(opened, large):
     """What is under the wheel stays there; without Ctrl the page scrolls."""
     view = opened(large)
@@ -213,53 +199,34 @@ def test_the_wheel_with_control_and_two_fingers_zoom(opened, large):
     assert len(columns) / 4 < len(view.edges()[0]) < len(columns) / 2
 
 
-def test_a_button_that_was_released_elsewhere_holds_nothing(opened, large):
+@pytest.mark.deep
+def test_a_button_that_was_released_elsewhere_holds_nothing(opened, small):
     """The right button opens a menu, and the left one may be released outside the window."""
-    view = opened(large)
+    view = opened(small)
     columns, rows = view.edges()
-    view.hover(columns[3] + 2, rows[1] + 2)
+    view.hover(columns[0] + 2, rows[1] + 2)
     view.page.mouse.down(button="right")
-    view.hover(columns[7] + 2, rows[2] + 2)
-    assert view.readout().startswith("M0, layer 2 × M1, layer 2")
+    view.hover(columns[1] + 2, rows[2] + 2)
+    assert view.readout().startswith("A, layer 2 × B, layer 1")
     view.canvas().evaluate("""(canvas) => canvas.dispatchEvent(new PointerEvent("pointerdown",
       { pointerId: 9, pointerType: "mouse", buttons: 1 }))""")
     box = view.canvas().bounding_box()
     view.canvas().evaluate(
         """(canvas, [x, y]) => canvas.dispatchEvent(new PointerEvent("pointermove",
           { pointerId: 9, pointerType: "mouse", buttons: 0, clientX: x, clientY: y }))""",
-        [box["x"] + columns[8] + 2, box["y"] + rows[3] + 2],
+        [box["x"] + columns[2] + 2, box["y"] + rows[3] + 2],
     )
-    assert view.readout().startswith("M0, layer 3 × M1, layer 3")
+    assert view.readout().startswith("A, layer 3 × B, layer 2")
+
+
+REFUSED = {
+    "copies": "navigator.clipboard.writeText = () => Promise.reject(new Error('no'))",
+    "room": "URL.createObjectURL = () => { throw new Error('no room'); }",
+}
 
 
 def test_what_a_button_could_not_do_is_said(opened, written):
-    view = opened(written(grid("A-B", "A", "B")))
-    view.page.evaluate("() => { URL.createObjectURL = () => { throw new Error('no room'); }; }")
-    view.panel().get_by_role("button", name="Save as SVG").click()
-    view.said("Save as SVG: Error: no room")
-
-
-def test_intervals_and_p_values_of_the_command_are_read_out(opened, tmp_path, tiny_bert, reviews):
-    options = TaskOptions(text_column="body", label_column="verdict")
-    extract(tiny_bert, str(reviews), tmp_path / "reps", label="ORIG", task_options=options)
-    file = tmp_path / "results.parquet"
-    compare(tmp_path / "reps", file, estimator="biased", bootstrap=20, permutations=20)
-    view = opened(write_report(file, tmp_path / "page.html"))
-    view.canvas().focus()
-    view.press("ArrowRight", "ArrowUp", "ArrowRight")
-    frame = read_results(file)
-    row = frame[(frame["layer_x"] == 1) & (frame["layer_y"] == 2)].iloc[0]
-    words = view.readout()
-    assert words.startswith("ORIG, layer 1 × ORIG, layer 2: ")
-    assert value_of(words) == pytest.approx(row["value"], abs=1e-3)
-    low, _, high = words.split("95 % interval ")[1].split(";")[0].split(" ")[:3]
-    assert [float(low), float(high)] == pytest.approx([row["low"], row["high"]], abs=1e-3)
-    assert float(words.split("p = ")[1].split(";")[0]) == pytest.approx(row["pvalue"], abs=1e-3)
-    assert "calibrated" in words
-    assert words.endswith(f"n = {row['n']}")
-
-
-def test_an_interval_that_passes_1_is_explained(opened, written):
+    """What the browser does not copy, and what is too long to be copied, is saved as a file."""
     rows = [replace(row, value=0.99, low=0.96, high=1.02) for row in grid("A-B", "A", "B")]
     view = opened(written(rows))
     view.canvas().focus()
@@ -267,49 +234,19 @@ def test_an_interval_that_passes_1_is_explained(opened, written):
     assert (
         "95 % interval .960 to 1.020 (symmetric: may leave the measure's range)" in view.readout()
     )
-
-
-def test_csv_is_saved_where_the_browser_does_not_let_a_page_copy(opened, written):
-    rows = grid("A-B", "A", "B")
-    view = opened(written(rows))
-    refuse = "() => { navigator.clipboard.writeText = () => Promise.reject(new Error('no')); }"
-    view.page.evaluate(refuse)
-    with view.page.expect_download() as started:
-        view.panel().get_by_role("button", name="Copy as CSV").click()
-    table = list(csv.DictReader(io.StringIO(Path(started.value.path()).read_text())))
+    view.page.evaluate(f"() => {{ {REFUSED['copies']}; }}")
+    name, content = view.saved("Copy as CSV")
+    table = list(csv.DictReader(io.StringIO(content.decode())))
     assert [np.float32(line["value"]) for line in table] == [np.float32(r.value) for r in rows]
-    assert started.value.suggested_filename.endswith(".csv")
+    assert name.endswith(".csv")
     view.said("saved as a file")
-
-
-@pytest.mark.parametrize(("name", "start"), [("PNG", b"\x89PNG"), ("SVG", b"<svg ")])
-def test_pictures_are_saved(opened, studies, name, start):
-    """Of a grid and of a curve."""
-    view = opened(studies)
-    for place in ("#view-grids", "#view-curves figure"):
-        if "curves" in place:
-            view.page.get_by_role("link", name="Curves").click()
-        button = view.page.locator(place).get_by_role("button", name=f"Save as {name}").first
-        with view.page.expect_download() as started:
-            button.click()
-        content = Path(started.value.path()).read_bytes()
-        assert start in content[:1000]
-        assert len(content) > 5000
-
-
-def test_the_profile_of_a_layer_is_saved(opened, studies):
-    """As SVG, and as PNG of twice its size: with a title, and a line for each of two curves."""
-    view = opened(studies, layer="a~ORIG~1")
-    layer = view.page.get_by_role("region", name="Layer ORIG, layer 1", exact=True)
-    wanted, saved = "ORIG-layer-1-linear-CKA-biased-with-every-layer", {}
-    for name in ("SVG", "PNG"):
-        with view.page.expect_download() as started:
-            layer.get_by_role("button", name=f"Save as {name}").click()
-        assert started.value.suggested_filename == f"{wanted}.{name.lower()}"
-        saved[name] = Path(started.value.path()).read_bytes()
-    assert b"layer of the other model" in saved["SVG"]
-    width, height = (int.from_bytes(saved["PNG"][at : at + 4], "big") for at in (16, 20))
-    assert (width, height) == (920, 2 * (250 + 3 * 18))
+    view.again()
+    view.page.evaluate("() => { Array.prototype.join = () => 'x'.repeat(6e6); }")
+    assert view.saved("Copy as CSV")[0].endswith(".csv")
+    view.again()
+    view.page.evaluate(f"() => {{ {REFUSED['room']}; }}")
+    view.panel().get_by_role("button", name="Save as SVG").click()
+    view.said("Save as SVG: Error: no room")
 
 
 def test_curves_come_with_their_rows(opened, studies):
@@ -317,13 +254,12 @@ def test_curves_come_with_their_rows(opened, studies):
     figures = view.page.locator("figure")
     names = figures.locator("h2").all_inner_texts()
     assert {"rt: truncation", "rt: skipping", "rt: freezing"} <= set(names)
+    assert all(": " in name for name in names)  # the task first
     figure = figures.nth(names.index("rt: truncation"))
     view.page.get_by_role("button", name="rt: truncation").click()
     loaded = "(image) => image.decode().then(() => image.naturalWidth)"
     assert figure.locator("img").evaluate(loaded) > 100
-    figure.get_by_role("button", name="Copy as CSV").click()
-    view.said("Copied.")
-    table = list(csv.DictReader(io.StringIO(view.page.evaluate("navigator.clipboard.readText()"))))
+    table = view.copied(figure)
     frame = read_results(CURVES)
     wanted = frame[frame["experiment"].str.startswith("truncation")]["value"]
     found = [float(r["value"]) for r in table if r["experiment"].startswith("truncation")]
@@ -333,17 +269,30 @@ def test_curves_come_with_their_rows(opened, studies):
     assert figure.locator("tbody tr").count() == min(len(table), 200)
 
 
-def test_what_was_run(opened, tmp_path, tiny_bert, reviews):
-    """Models, jobs with their inputs, what failed and what is missing."""
+@pytest.fixture
+def run(tmp_path, tiny_bert, reviews):
+    """The folder of a run with representations and a grid with intervals and p-values."""
     options = TaskOptions(text_column="body", label_column="verdict")
-    extract(tiny_bert, str(reviews), tmp_path / "run" / "reps", label="O", task_options=options)
-    results = tmp_path / "run" / "results" / "orig.parquet"
-    compare(tmp_path / "run" / "reps", results, estimator="biased")
-    (tmp_path / "run" / "status.json").write_text(
+    folder = tmp_path / "run"
+    extract(tiny_bert, str(reviews), folder / "reps", label="O", task_options=options)
+    results = folder / "results" / "orig.parquet"
+    compare(folder / "reps", results, estimator="biased", bootstrap=20, permutations=20)
+    (folder / "status.json").write_text(
         '{"kinds": {"grid": {"done": 1, "failed": 1, "waiting": 3}}, "last_error": "grid X: <b>", '
         '"failed": [{"title": "grid X", "error": "no room"}]}'
     )
-    view = opened(write_report(results.parent, tmp_path / "page.html"), view="runs")
+    return folder
+
+
+def test_what_was_run_and_its_intervals_and_p_values(opened, run):
+    """Models, jobs with their inputs, what failed and what is missing; a cell that is read out."""
+    page = write_report(run / "results", run / "page.html")
+    parts = Parts(page.read_text())
+    (record,) = json.loads(unpack_text(parts.text("jobs")))
+    assert (record["path"], record["done"], record["inputs"]["label"]) == ("run/reps", True, "O")
+    assert parts.data["versions"]["simcore"]
+    assert parts.data["jobs"] == 1
+    view = opened(page, view="runs")
     words = view.page.locator("#view-runs").inner_text()
     assert "linear CKA (biased)\t1\t16\n" in words
     for part in ("State of run", "grid\t1\t1\t3", "The last failure: grid X: <b>", "no room"):
@@ -358,7 +307,18 @@ def test_what_was_run(opened, tmp_path, tiny_bert, reviews):
     assert not re.search("[0-9a-f]{64}", words)
     assert "label: O" in words
     assert "torch" in words
-    view.page.get_by_role("button", name="Copy as CSV: Grids", exact=True).click()
-    view.said("Copied.")
-    table = list(csv.DictReader(io.StringIO(view.page.evaluate("navigator.clipboard.readText()"))))
+    table = view.copied(view.page, "Copy as CSV: Grids")
     assert [(line["measure"], line["cells"]) for line in table] == [("linear CKA (biased)", "16")]
+    view.go()
+    view.canvas().focus()
+    view.press("ArrowRight", "ArrowUp", "ArrowRight")
+    frame = read_results(run / "results")
+    row = frame[(frame["layer_x"] == 1) & (frame["layer_y"] == 2)].iloc[0]
+    words = view.readout()
+    assert words.startswith("O, layer 1 × O, layer 2: ")
+    assert value_of(words) == pytest.approx(row["value"], abs=1e-3)
+    low, _, high = words.split("95 % interval ")[1].split(";")[0].split(" ")[:3]
+    assert [float(low), float(high)] == pytest.approx([row["low"], row["high"]], abs=1e-3)
+    assert float(words.split("p = ")[1].split(";")[0]) == pytest.approx(row["pvalue"], abs=1e-3)
+    assert "calibrated" in words
+    assert words.endswith(f"n = {row['n']}")

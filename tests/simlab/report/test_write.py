@@ -12,7 +12,6 @@ import pytest
 
 from simlab.report.write import folders_of, in_script, jobs, statuses, write_report
 from simlab.results.results import LOCALIZATION, TRUNCATION, to_frame, write_results
-from simlab.tasks import TaskOptions
 from support.lab.pages import HOSTILE, Parts, unpack_text
 from support.lab.result_rows import curve, grid, joint_grid
 
@@ -157,23 +156,6 @@ def test_an_unknown_metric_is_refused(simcore, tmp_path):
     code, _, errors = simcore("report", tmp_path / "r.parquet", "--metric", "f2")
     assert code == 2
     assert "f2" in errors[0]
-
-
-def test_what_was_run_stands_in_the_page(tmp_path, tiny_bert, reviews):
-    """A folder of real jobs: their inputs and versions are those of their records."""
-    from simlab import extract
-    from simlab import grid as compare
-
-    options = TaskOptions(text_column="body", label_column="verdict")
-    folder = tmp_path / "reps" / "orig"
-    extract(tiny_bert, str(reviews), folder, label="ORIG", task_options=options)
-    compare(folder, tmp_path / "reps" / "orig.parquet", estimator="biased")
-    parts = Parts(write_report(tmp_path / "reps", tmp_path / "page.html").read_text())
-    (job,) = json.loads(unpack_text(parts.text("jobs")))
-    assert (job["path"], job["done"]) == ("reps/orig", True)
-    assert job["inputs"]["label"] == "ORIG"
-    assert parts.data["versions"]["simcore"]
-    assert parts.data["jobs"] == 1
 
 
 def record(file, content):

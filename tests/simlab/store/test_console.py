@@ -1,8 +1,6 @@
 """Tables in a pipe and on a narrow terminal; progress as a bar, and as lines in a log."""
 
-import os
 import re
-import subprocess
 import sys
 
 import pytest
@@ -10,6 +8,7 @@ import pytest
 from simlab.models.architectures import KNOWN_ARCHITECTURES
 from simlab.tasks import TASKS
 from support.lab.terminals import on_a_terminal
+from support.processes import python
 
 NARROW = 80
 COLOURS = re.compile(r"\x1b\[[0-9;]*m")
@@ -17,18 +16,15 @@ COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 CI = {"FORCE_COLOR": "1", "TTY_COMPATIBLE": "1", "COLUMNS": str(NARROW)}
 
 
+ENVIRONMENTS = [pytest.param({}, id="plain", marks=pytest.mark.deep), pytest.param(CI, id="ci")]
+
+
 def simlab(*arguments):
     return [sys.executable, "-m", "simlab.cli", *map(str, arguments)]
 
 
 def piped(*arguments, **environment):
-    done = subprocess.run(
-        simlab(*arguments),
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
+    done = python(*simlab(*arguments)[1:], **environment)
     return COLOURS.sub("", done.stdout).splitlines()
 
 
@@ -37,7 +33,7 @@ def shown(columns, *arguments):
     return on_a_terminal(simlab(*arguments), columns).splitlines()
 
 
-@pytest.mark.parametrize("environment", [{}, CI], ids=["plain", "ci"])
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_a_pipe_gets_every_task_on_one_line(environment):
     header, rule, *rows = piped("tasks", **environment)
     assert header.split() == ["name", "task", "kind", "texts", "label", "metrics", "splits", "from"]
@@ -52,7 +48,11 @@ def test_a_pipe_gets_every_task_on_one_line(environment):
     ("command", "names"),
     [
         ("tasks", list(TASKS)),
-        ("models", [architecture.name for architecture in KNOWN_ARCHITECTURES]),
+        pytest.param(
+            "models",
+            [architecture.name for architecture in KNOWN_ARCHITECTURES],
+            marks=pytest.mark.deep,
+        ),
     ],
 )
 def test_a_narrow_terminal_breaks_between_words_alone(command, names):
@@ -65,6 +65,7 @@ def test_a_narrow_terminal_breaks_between_words_alone(command, names):
             assert word.rstrip(":") in wide | {"·"}
 
 
+@pytest.mark.deep
 def test_a_wide_terminal_has_a_table():
     lines = [line.rstrip() for line in shown(400, "models") if line.strip()]
     assert lines == piped("models")
@@ -88,11 +89,9 @@ def loop(pause=0.5):
     return [sys.executable, "-c", LOOP.format(pause=pause)]
 
 
-@pytest.mark.parametrize("environment", [{}, CI], ids=["plain", "ci"])
+@pytest.mark.parametrize("environment", ENVIRONMENTS)
 def test_a_log_gets_a_line_whenever_the_pause_is_over(environment):
-    done = subprocess.run(
-        loop(), env={**os.environ, **environment}, capture_output=True, text=True, check=True
-    )
+    done = python(*loop()[1:], **environment)
     first, *_, last = done.stderr.splitlines()
     assert done.stdout == ""
     # The estimate is of the pace so far, which a busy machine slows: its form is tested here.
@@ -102,8 +101,9 @@ def test_a_log_gets_a_line_whenever_the_pause_is_over(environment):
     assert len(done.stderr.splitlines()) in (2, 3)
 
 
+@pytest.mark.deep
 def test_a_short_loop_writes_nothing_into_a_log():
-    done = subprocess.run(loop(pause=60), capture_output=True, text=True, check=True)
+    done = python(*loop(pause=60)[1:])
     assert (done.stdout, done.stderr) == ("", "")
 
 

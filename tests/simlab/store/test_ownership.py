@@ -83,7 +83,10 @@ def end(process):
     return process.returncode, printed.strip(), errors.splitlines()
 
 
-@pytest.mark.parametrize(("first_key", "second_key"), [("a", "a"), ("a", "b"), ("b", "a")])
+OF_TWO = [("a", "b"), *(pytest.param(*keys, marks=pytest.mark.deep) for keys in ("aa", "ba"))]
+
+
+@pytest.mark.parametrize(("first_key", "second_key"), OF_TWO)
 def test_the_second_is_told_who_is_at_work(workplace, first_key, second_key):
     first = workplace.start_at_work(first_key)
     code, printed, errors = end(workplace.start(second_key))
@@ -104,7 +107,13 @@ def test_the_second_is_told_who_is_at_work(workplace, first_key, second_key):
     workplace.check_made(second_key)
 
 
-@pytest.mark.parametrize("options", [(), ("fork",)], ids=["alone", "with a forked child"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param((), id="alone", marks=pytest.mark.deep),
+        pytest.param(("fork",), id="with a forked child"),
+    ],
+)
 def test_a_killed_owner_does_not_stand_in_the_way(workplace, options):
     first = workplace.start_at_work("a", *options)
     first.kill()
@@ -114,6 +123,7 @@ def test_a_killed_owner_does_not_stand_in_the_way(workplace, options):
     workplace.check_made()
 
 
+@pytest.mark.deep
 def test_many_at_once(workplace):
     workplace.go()
     outcomes = [end(process) for process in [workplace.start("ab"[i % 2]) for i in range(6)]]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 import shutil
 from collections.abc import Iterator, Mapping
@@ -85,14 +87,16 @@ class Opened:
         """
         state = {"view": "grids", **state}
         fragment = "&".join(f"{name}={quote(value)}" for name, value in state.items())
-        self.page.goto("about:blank")
-        self.page.goto(f"{self.file.as_uri()}#{fragment}")
-        self.settle()
+        self._load(f"{self.file.as_uri()}#{fragment}")
 
     def again(self) -> None:
         """Open the address that the page has now as a link."""
-        address = self.page.url
-        self.page.goto("about:blank")
+        self._load(self.page.url)
+
+    def _load(self, address: str) -> None:
+        """Load a page anew: another fragment of an address alone would not."""
+        if self.page.url != "about:blank":
+            self.page.goto("about:blank")
         self.page.goto(address)
         self.settle()
 
@@ -109,6 +113,60 @@ class Opened:
     def choice(self, label: str, panel: str = "Grid A") -> Any:
         """Return a drop-down of a panel."""
         return self.panel(panel).get_by_role("combobox", name=label, exact=True)
+
+    def field(self, label: str) -> Any:
+        """Return a drop-down that is for all panels."""
+        return self.page.get_by_role("combobox", name=label, exact=True)
+
+    def choose(self, choice: Any, option: str) -> None:
+        """Choose an option of a drop-down; the label alone is one of panel A."""
+        (self.choice(choice) if isinstance(choice, str) else choice).select_option(option)
+        self.settle()
+
+    def compare(self) -> None:
+        """Show a second grid."""
+        self.page.get_by_label("Compare with a second grid").check()
+        self.settle()
+
+    def find(self, words: str) -> None:
+        """Fill the filter of all views."""
+        self.page.get_by_role("searchbox", name="Filter of all views").fill(words)
+        self.settle()
+
+    def grids(self) -> list[str]:
+        """Return the names of the grids that panel A can show."""
+        return self.choice("Grid").locator("option").all_inner_texts()
+
+    def heading(self, panel: str = "Grid A") -> str:
+        """Return what a panel says that it shows."""
+        return self.panel(panel).locator("h2").first.inner_text()
+
+    def scale(self, panel: str = "Grid A") -> str:
+        """Return the words of the legend of a panel."""
+        return self.panel(panel).locator(".scale").inner_text()
+
+    def layer(self, name: str) -> Any:
+        """Return the panel of a layer."""
+        return self.page.get_by_role("region", name=f"Layer {name}", exact=True)
+
+    def copied(self, place: Any = "Grid A", button: str = "Copy as CSV") -> list[dict[str, str]]:
+        """Return the rows that a button of a panel, or of another part of the page, copies."""
+        part = self.panel(place) if isinstance(place, str) else place
+        part.get_by_role("button", name=button).first.click()
+        self.said("Copied.")
+        text = self.page.evaluate("navigator.clipboard.readText()")
+        return list(csv.DictReader(io.StringIO(text)))
+
+    def saved(self, button: str, place: Any = "Grid A") -> tuple[str, bytes]:
+        """Return the name and the content of the file that a button saves."""
+        part = self.panel(place) if isinstance(place, str) else place
+        with self.page.expect_download() as started:
+            part.get_by_role("button", name=button).first.click()
+        return started.value.suggested_filename, Path(started.value.path()).read_bytes()
+
+    def width(self) -> int:
+        """Return how wide the page is, with what the window does not show."""
+        return self.page.evaluate("document.documentElement.scrollWidth")
 
     def canvas(self, panel: str = "Grid A") -> Any:
         """Return the canvas of a panel."""
@@ -148,12 +206,20 @@ class Opened:
               { clientX: box.left + x, clientY: box.top + y }));
             return readout.textContent;
           };
+          // Cells stand in order: where two places say the same, all places between them do.
           const along = (room, point) => {
             const found = [];
-            for (let place = 0, before = ""; place < room; place++) {
-              const words = point(place);
-              if (words !== before) found.push(place);
-              before = words;
+            const between = (low, first, high, last) => {
+              if (first === last) return;
+              if (high - low === 1) return void found.push(high);
+              const middle = Math.floor((low + high) / 2), words = point(middle);
+              between(low, first, middle, words);
+              between(middle, words, high, last);
+            };
+            for (let low = -1, words = "", end = Math.ceil(room) - 1; low < end; ) {
+              const high = Math.min(low + 8, end), next = point(high);
+              between(low, words, high, next);
+              [low, words] = [high, next];
             }
             return found;
           };

@@ -52,6 +52,13 @@ def grid(comparison, x, y, seed=0, seeds=(None, None), task="rt", measure="cka",
     ]
 
 
+def tuned(seed, draw=None, task="rt", measure="cka", **extra):
+    """Return the rows of a grid of a fine-tuned model and its base; `draw` is by default `seed`."""
+    stages = {"base_x": "bert", "base_y": "bert", "stage_x": FT, "stage_y": ORIG}
+    models = (f"FT[{seed}]", "BASE", seed if draw is None else draw, (seed, None))
+    return grid("FT-BASE", *models, task, measure, **stages, **extra)
+
+
 def joint_grid(models, comparison="all", measure="svcca", layers=LAYERS, seed=0, **extra):
     """Return the rows of a joint grid."""
     draw = np.random.default_rng(seed)

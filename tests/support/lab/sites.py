@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import functools
+import posixpath
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from html.parser import HTMLParser
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -31,8 +33,34 @@ def served(folder: Path) -> Iterator[str]:
         thread.join()
 
 
+class Page(HTMLParser):
+    """The identifiers, classes, links and pictures without words of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.classes: set[str] = set()
+        self.links: list[str] = []
+        self.wordless: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        if "id" in given:
+            self.anchors.add(given["id"] or "")
+        self.classes |= {*(given.get("class") or "").split()}
+        link = given.get("href") or given.get("src") or ""
+        is_link = tag in ("a", "link", "img", "script") and link not in ("", "#")
+        if is_link and not link.startswith(("data:", "mailto:")):
+            self.links.append(link)
+        # The gallery's thumbnails stand in a link beside its words.
+        if tag == "img" and not (given.get("alt") or "").strip() and "_thumb." not in link:
+            self.wordless.append(link)
+
+
 class Site:
-    """The pages of a folder, parsed.
+    """The pages of a folder.
 
     Attributes
     ----------
@@ -41,34 +69,29 @@ class Site:
     """
 
     def __init__(self, folder: Path) -> None:
-        from bs4 import BeautifulSoup
-
-        self.folder = folder
-        files = sorted(path for path in folder.rglob("*.html") if "_static" not in path.parts)
+        there = sorted(path.relative_to(folder) for path in folder.rglob("*") if path.is_file())
+        self._files = {*map(str, there)}
         self.pages = {
-            str(path.relative_to(folder)): BeautifulSoup(path.read_text(), "html.parser")
-            for path in files
+            str(file): Page((folder / file).read_text())
+            for file in there
+            if file.suffix == ".html" and "_static" not in file.parts
         }
 
     def broken_links(self) -> list[str]:
         """Return the links whose page, file or anchor is not there."""
-        anchors = {
-            page: {tag["id"] for tag in tree.find_all(id=True)} for page, tree in self.pages.items()
-        }
         return [
             f"{page}: {link}"
             for page, link in self._links()
-            if not urlsplit(link).netloc and not self._leads(page, link, anchors)
+            if not urlsplit(link).netloc and not self._leads(page, link)
         ]
 
-    def _leads(self, page: str, link: str, anchors: dict[str, set[str]]) -> bool:
+    def _leads(self, page: str, link: str) -> bool:
         parts = urlsplit(link)
-        target = (self.folder / page).parent / unquote(parts.path) if parts.path else None
-        path = (target or self.folder / page).resolve()
-        if not path.is_file():
-            return False
-        name = str(path.relative_to(self.folder.resolve()))
-        return not parts.fragment or name not in anchors or unquote(parts.fragment) in anchors[name]
+        path = posixpath.join(posixpath.dirname(page), unquote(parts.path)) if parts.path else page
+        name = posixpath.normpath(path)
+        anchors = self.pages[name].anchors if name in self.pages else None
+        known = not parts.fragment or anchors is None or unquote(parts.fragment) in anchors
+        return name in self._files and known
 
     def malformed_addresses(self) -> list[str]:
         """Return links to other hosts whose address cannot be right."""
@@ -80,21 +103,9 @@ class Site:
         ]
 
     def _links(self) -> Iterator[tuple[str, str]]:
-        for page, tree in self.pages.items():
-            for tag in tree.find_all(["a", "link", "img", "script"]):
-                link = tag.get("href") or tag.get("src")
-                if link and link != "#" and not link.startswith(("data:", "mailto:")):
-                    yield page, link
+        for name, page in self.pages.items():
+            yield from ((name, link) for link in dict.fromkeys(page.links))
 
     def pictures_without_text(self) -> list[str]:
-        """Return the pictures that say nothing to those who cannot see them.
-
-        The gallery's thumbnails stand in a link beside its words.
-        """
-        return [
-            f"{page}: {picture.get('src')}"
-            for page, tree in self.pages.items()
-            for picture in tree.find_all("img")
-            if not (picture.get("alt") or "").strip()
-            and not picture.find_parent(class_="sphx-glr-thumbcontainer")
-        ]
+        """Return the pictures that say nothing to those who cannot see them."""
+        return [f"{name}: {link}" for name, page in self.pages.items() for link in page.wordless]
