@@ -5,16 +5,20 @@ from shutil import copytree
 
 import pytest
 
-from simlab import cli
-from simlab.experiments.shorten import shorten
-from simlab.experiments.skip import skip
-from simlab.experiments.truncate import TruncationOptions, truncate
+from simlab import (
+    TaskOptions,
+    cli,
+    finetune,
+    load_representations,
+    load_task,
+    read_results,
+    shorten,
+    skip,
+    truncate,
+)
+from simlab.experiments.truncate import TruncationOptions
 from simlab.models.checkpoint import Checkpoint, chosen_length, read_evaluation
 from simlab.models.heads import HeadRecipe
-from simlab.representations.folder import load_representations
-from simlab.results.reading import read_results
-from simlab.tasks import TaskOptions, load_task
-from simlab.training.finetune import finetune
 from support.lab.tinymodels import COLUMNS, LETTERS, save_tiny_model
 
 LENGTHS = (7, 9)  # of fine-tuning: fewer tokens than most reviews have

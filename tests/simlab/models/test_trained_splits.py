@@ -5,12 +5,9 @@ from shutil import copytree
 
 import pytest
 
-from simlab import cli
+from simlab import TaskOptions, cli, load_representations, load_task, read_results
 from simlab.models.checkpoint import Checkpoint, load_task_of, read_evaluation
-from simlab.representations.folder import load_representations
-from simlab.results.reading import read_results
 from simlab.sweeps.entries import TaskEntry
-from simlab.tasks import TaskOptions, load_task
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS, FILLER, GOOD
 
@@ -34,7 +31,9 @@ def checkpoint(tmp_path, tuned):
     return Path(copytree(tuned, tmp_path / "ft"))
 
 
-@pytest.mark.parametrize("command", ["truncate", "skip", "inject"])
+@pytest.mark.parametrize(
+    "command", [pytest.param("truncate", marks=pytest.mark.deep), "skip", "inject"]
+)
 def test_a_score_is_of_the_rows_that_were_held_out(simcore, checkpoint, reviews, tmp_path, command):
     out = tmp_path / "results.parquet"
     models = (checkpoint, checkpoint) if command == "inject" else (checkpoint,)
@@ -102,20 +101,21 @@ def test_a_loaded_task_is_taken_as_it_is(review_task):
         load_task_of([], review_task, OPTIONS)
 
 
-@pytest.fixture
-def other_reviews(tmp_path):
+@pytest.fixture(scope="module")
+def other_reviews(tmp_path_factory):
     """Another data set in the same columns."""
-    table = tmp_path / "others.csv"
+    table = tmp_path_factory.mktemp("data") / "others.csv"
     rows = "".join(f"the other film {i},{('good', 'bad')[i % 2]}\n" for i in range(80))
     table.write_text(f"body,verdict\n{rows}")
     return table
 
 
-@pytest.fixture
-def twice(checkpoint, other_reviews, tmp_path, simcore):
+@pytest.fixture(scope="module")
+def twice(tuned, other_reviews, tmp_path_factory):
     """The checkpoint, fine-tuned further on other data."""
-    out = tmp_path / "twice"
-    assert simcore("finetune", checkpoint, other_reviews, *COLUMNS, *STEP, "--out", out)[0] == 0
+    out = tmp_path_factory.mktemp("models") / "twice"
+    arguments = ("finetune", tuned, other_reviews, *COLUMNS, *STEP, "--out", out)
+    assert cli.run([str(part) for part in arguments]) == 0
     return out
 
 
