@@ -2,8 +2,7 @@
 
 import pytest
 
-from simlab.experiments.freeze_study import freeze_study
-from simlab.results.reading import read_results
+from simlab import freeze_study, read_results
 from simlab.results.results import FREEZING
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS
