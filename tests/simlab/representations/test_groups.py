@@ -3,11 +3,8 @@
 import numpy as np
 import pytest
 
-from simlab import import_representations
+from simlab import grid, import_representations, load_representations, read_results
 from simlab.errors import UserError
-from simlab.representations.folder import load_representations
-from simlab.results.reading import read_results
-from simlab.similarity.grids import grid
 
 
 def test_ids_are_names_and_groups_are_a_column_of_their_own(tmp_path):

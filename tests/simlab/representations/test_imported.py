@@ -10,14 +10,17 @@ import torch
 from safetensors.torch import save_file
 
 from simcore import record
-from simlab import import_representations
+from simlab import (
+    TaskOptions,
+    extract,
+    grid,
+    import_representations,
+    load_representations,
+    read_results,
+)
 from simlab.errors import UserError
 from simlab.representations.array_files import in_order
-from simlab.representations.extract import extract
-from simlab.representations.folder import load_representations, require_same_examples
-from simlab.results.reading import read_results
-from simlab.similarity.grids import grid
-from simlab.tasks import TaskOptions
+from simlab.representations.folder import require_same_examples
 from support.lab.tinymodels import PIECES, save_tiny_model
 from support.nets import ConvNet, images, seeded
 

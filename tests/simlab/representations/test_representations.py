@@ -2,13 +2,9 @@
 
 import pytest
 
+from simlab import extract, load_representations
 from simlab.errors import UserError
-from simlab.representations.extract import extract
-from simlab.representations.folder import (
-    describe,
-    load_representations,
-    require_same_examples,
-)
+from simlab.representations.folder import describe, require_same_examples
 from simlab.store.files import read_json, write_json
 
 
