@@ -3,9 +3,8 @@
 import datasets
 import pytest
 
-from simlab import TaskOptions, extract, load_task
+from simlab import TaskOptions, extract, load_representations, load_task
 from simlab.errors import UserError
-from simlab.representations.folder import load_representations
 from simlab.tasks import TASKS, load_test
 from simlab.tasks.corpus import Corpus
 from support.lab.taskrows import FORMATS, HELDOUT, published, write_published
