@@ -1,53 +1,155 @@
-"""A fine-tuned checkpoint's split is taken up, so that its training rows are never held out."""
+"""Later steps take up the rows and the length of the texts of a checkpoint's fine-tuning."""
 
 from pathlib import Path
 from shutil import copytree
 
 import pytest
 
-from simlab import TaskOptions, cli, load_representations, load_task, read_results
-from simlab.models.checkpoint import Checkpoint, load_task_of, read_evaluation
+from simlab import (
+    TaskOptions,
+    cli,
+    finetune,
+    load_representations,
+    load_task,
+    read_results,
+    shorten,
+    skip,
+    truncate,
+)
+from simlab.experiments.truncate import TruncationOptions
+from simlab.models.checkpoint import Checkpoint, chosen_length, load_task_of, read_evaluation
+from simlab.models.heads import HeadRecipe
 from simlab.sweeps.entries import TaskEntry
 from support.lab.commandline import check_refused
-from support.lab.tinymodels import COLUMNS, FILLER, GOOD
+from support.lab.tinymodels import COLUMNS, FILLER, GOOD, LETTERS, each, save_tiny_model
 
 OPTIONS = TaskOptions("body", None, "verdict")
 SPLIT = ("--train-size", 40, "--heldout-size", 20, "--split-seed", 3)
 STEP = ("--max-steps", 1, "--max-length", 16)
+LENGTHS = (7, 9)  # of fine-tuning: fewer tokens than most reviews have
+FOUND = "{} was fine-tuned on texts of at most {} tokens, and reads at most {} now"
 
 
 @pytest.fixture(scope="module")
 def tuned(tmp_path_factory, tiny_bert, reviews):
-    """A checkpoint that was fine-tuned on 40 of the reviews, with 20 held out."""
-    out = tmp_path_factory.mktemp("models") / "ft"
-    arguments = (tiny_bert.path, reviews, *COLUMNS, *SPLIT, *STEP)
-    assert cli.run([str(part) for part in ("finetune", *arguments, "--out", out)]) == 0
-    return out
+    """A checkpoint for each of `LENGTHS`, tuned on 40 of the reviews, with 20 held out."""
+    folder = tmp_path_factory.mktemp("models")
+    for length in LENGTHS:
+        arguments = ("finetune", tiny_bert.path, reviews, *COLUMNS, *SPLIT, "--max-steps", 1)
+        whole = (*arguments, "--max-length", length, "--out", folder / str(length))
+        assert cli.run([str(part) for part in whole]) == 0
+    return [folder / str(length) for length in LENGTHS]
 
 
 @pytest.fixture
 def checkpoint(tmp_path, tuned):
-    """A copy of `tuned` that a test may change."""
-    return Path(copytree(tuned, tmp_path / "ft"))
+    """A copy of the first checkpoint, which a test may change."""
+    return Path(copytree(tuned[0], tmp_path / "ft"))
 
 
 @pytest.mark.parametrize(
-    "command", [pytest.param("truncate", marks=pytest.mark.deep), "skip", "inject"]
+    "command", each(["extract", "truncate", "skip", "inject"], ("extract", "inject"))
 )
-def test_a_score_is_of_the_rows_that_were_held_out(simcore, checkpoint, reviews, tmp_path, command):
-    out = tmp_path / "results.parquet"
-    models = (checkpoint, checkpoint) if command == "inject" else (checkpoint,)
+def test_rows_and_length_are_those_of_the_fine_tuning(
+    simcore, tuned, tiny_bert, reviews, tmp_path, command
+):
+    """The result is that of naming the length, and "done before" compares all that it depends on.
+
+    The other model of the injection has no record.
+    """
+    out = tmp_path / ("folder" if command == "extract" else "results.parquet")
     extra = ("--method", "itself") if command == "inject" else ()
-    whole = (command, *models, reviews, *COLUMNS, "--max-length", 16, "--out", out, *extra)
-    code, _, errors = simcore(*whole)
+    models = (tiny_bert.path, tuned[0]) if command == "inject" else (tuned[0],)
+    whole = (command, *models, reviews, *COLUMNS, *extra, "--out", out)
+    code, printed, errors = simcore(*whole)
     assert (code, errors) == (0, [])
-    assert set(read_results(out)["n"]) == {20}
-    check_refused(
-        simcore(*whole, "--heldout-size", 60, "--overwrite"),
-        f"wanted held-out rows that {checkpoint} was not trained on",
-        "--train-size 40 --heldout-size 20 --split-seed 3",
-        "found 40 of 60",
-    )
+    code, printed, errors = simcore(*whole, "--max-length", LENGTHS[0])
+    assert (code, errors) == (0, [])
+    assert "done before" in printed
+    code, printed, (line,) = simcore(*whole, "--max-length", 64, "--overwrite")
+    assert code == 0
+    assert "done before" not in printed
+    assert line == f"note: {FOUND.format(tuned[0], 7, 64)} (--max-length 64)"
+    if command != "extract":
+        assert set(read_results(out)["n"]) == {20}
+        check_refused(
+            simcore(*whole, "--heldout-size", 60, "--overwrite"),
+            f"wanted held-out rows that {tuned[0]} was not trained on",
+            "--train-size 40 --heldout-size 20 --split-seed 3",
+            "found 40 of 60",
+        )
+
+
+@pytest.mark.assets
+def test_a_whole_model_scores_what_its_fine_tuning_found(tmp_path):
+    """A rank correlation of real rows shows every token more or less."""
+    task = load_task("stsb", TaskOptions(train_size=32, heldout_size=64))
+    bert = save_tiny_model(tmp_path / "bert", pieces=LETTERS)
+    model = finetune(bert, task, tmp_path / "ft", max_steps=1, max_length=7).path
+    of_length = {
+        length: read_results(
+            skip(model, task, tmp_path / f"{length}.parquet", max_length=length).path
+        )
+        for length in (None, 64)
+    }
+    whole = {length: frame["value"].iloc[0] for length, frame in of_length.items()}
+    assert whole[None] == read_evaluation(model)["value"]
+    assert whole[64] != whole[None]
+
+
+def test_the_model_that_is_scored_decides(simcore, tuned, reviews, tmp_path):
+    a, b = tuned[1], tuned[0]
+    arguments = ("--method", "itself", "--out", tmp_path / "injection.parquet")
+    code, _, (line,) = simcore("inject", a, b, reviews, *COLUMNS, *arguments)
+    assert code == 0
+    assert line.startswith(f"note: {FOUND.format(a, 9, 7)}")
+
+
+def test_the_model_before_fine_tuning_reads_as_much(tuned, review_task, tmp_path):
+    heads = TruncationOptions(("tuned-orig",), recipe=HeadRecipe(most_steps=1))
+    out = tmp_path / "truncation.parquet"
+    assert not truncate(tuned[0], review_task, out, heads).skipped
+    assert truncate(tuned[0], review_task, out, heads, max_length=LENGTHS[0]).skipped
+
+
+def test_a_model_without_a_record_reads_64_tokens(checkpoint, tiny_bert):
+    plain, tuned = Checkpoint.open(tiny_bert), Checkpoint.open(checkpoint)
+    assert plain.length is None
+    assert chosen_length([plain], None) == 64
+    assert chosen_length([plain, tuned], None) == 7
+    assert chosen_length([tuned], 12) == 12
+
+
+def test_a_shortened_model_keeps_the_length_of_what_was_trained(checkpoint, review_task, tmp_path):
+    places = [tmp_path / name for name in ("own", "other", "heads")]
+    shorten(checkpoint, review_task, 2, places[0])
+    shorten(checkpoint, review_task, 2, places[1], max_length=12)
+    heads = TruncationOptions(("tuned",), recipe=HeadRecipe(most_steps=1))
+    shorten(checkpoint, review_task, 2, places[2], heads, max_length=12)
+    assert [Checkpoint.open(place).length for place in places] == [7, 7, 12]
+
+
+def test_folders_of_different_lengths_are_compared_with_a_note(
+    simcore, tuned, tiny_bert, reviews, tmp_path
+):
+    folders = [tmp_path / name for name in ("orig", "ft-7", "ft-9")]
+    for model, folder in zip((tiny_bert.path, *tuned), folders, strict=True):
+        named = ("--split", "train", *SPLIT, "--label", folder.name, "--out", folder)
+        code, printed, _ = simcore("extract", model, reviews, *COLUMNS, *named)
+        assert code == 0
+        length = load_representations(folder).manifest["max_length"]
+        assert f"texts cut at {length} tokens" in printed
+    wanted = "64 tokens in {}, 7 tokens in {}, 9 tokens in {}".format(*folders)
+    for arguments in (
+        ("grid", *folders, "--joint", "--out", tmp_path / "grid.parquet"),
+        ("align-study", *folders, "--method", "linear-gd", "--out", tmp_path / "study"),
+    ):
+        code, _, (line,) = simcore(*arguments)
+        assert code == 0
+        assert line.startswith("note: the models may have read different inputs")
+        assert line.endswith(wanted)
+    same = ("grid", folders[1], folders[1], "--out", tmp_path / "same.parquet")
+    assert simcore(*same)[2] == []
 
 
 def test_extraction_takes_the_same_rows_of_either_split(simcore, checkpoint, reviews, tmp_path):
@@ -114,7 +216,7 @@ def other_reviews(tmp_path_factory):
 def twice(tuned, other_reviews, tmp_path_factory):
     """The checkpoint, fine-tuned further on other data."""
     out = tmp_path_factory.mktemp("models") / "twice"
-    arguments = ("finetune", tuned, other_reviews, *COLUMNS, *STEP, "--out", out)
+    arguments = ("finetune", tuned[0], other_reviews, *COLUMNS, *STEP, "--out", out)
     assert cli.run([str(part) for part in arguments]) == 0
     return out
 
