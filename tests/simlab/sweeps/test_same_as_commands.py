@@ -369,9 +369,10 @@ def test_a_freezing_study_of_a_sweep_is_that_of_the_command(
     swept, simcore, tmp_path, tiny_bert, reviews
 ):
     arguments = ["freeze-study", tiny_bert.path, *of_task(reviews), "--bottom", 1]
-    command(
-        simcore, *arguments, "--seeds", "1,2", "--max-steps", STEPS, "--out", tmp_path / "study"
-    )
+    arguments += ["--seeds", "1,2", "--max-steps", STEPS, "--out", tmp_path / "study"]
+    assert "trained parameters" in command(simcore, *arguments)
+    assert (tmp_path / "study" / "figures" / "reviews-freezing.png").is_file()
+    assert command(simcore, *arguments).count("done before") == 4
     (job,) = jobs_of(swept, "freeze")
     file, (key,) = rows_of(swept, job)
     alone = tmp_path / "study" / RESULTS
