@@ -368,12 +368,6 @@ def test_options_that_do_not_fit_are_refused(tmp_path, corpus):
     assert not (tmp_path / "reps").exists()
 
 
-def test_layers_of_several_widths_are_told_as_such(tmp_path, simcore):
-    file = save_npz(tmp_path / "x.npz", a=np.ones((7, 2), "f"), b=np.ones((7, 5), "f"))
-    code, out, _ = simcore("import", file, "--label", "mine", "--out", tmp_path / "reps")
-    assert (code, out.rpartition(" (")[0]) == (0, f"{tmp_path}/reps: 2 layers of 7 x 2 to 5")
-
-
 def test_the_command(tmp_path, simcore):
     file = save_npz(tmp_path / "x.npz", **layers())
     code, out, _ = simcore("import", file, "--label", "mine", "--out", tmp_path / "reps")

@@ -57,14 +57,6 @@ def test_data_without_a_test_split_of_their_own_are_refused(name):
         load_test(name)
 
 
-def test_a_folder_without_the_file_names_the_split(tmp_path):
-    splits = published("mrpc")
-    del splits["test"]
-    folder = write_published(tmp_path / "mrpc", "mrpc", splits)
-    with pytest.raises(UserError, match="test"):
-        load_test(f"mrpc:{folder}")
-
-
 def test_the_rows_of_a_test_split_are_extracted(tmp_path, folders, tiny_bert):
     task = f"mrpc:{folders['mrpc']}"
     out = extract(tiny_bert, task, tmp_path / "rows", split="test", label="a").path

@@ -79,14 +79,10 @@ def test_fine_tuning_keeps_what_is_frozen_and_trains_the_rest(tmp_path, tiny_ber
     assert evaluation["seconds_per_step"] > 0
 
 
-@pytest.mark.parametrize(
-    ("freeze", "found"), [("bottom:4", "found 3"), ("bottom", "bottom:K"), ("top:0", "at least 1")]
-)
-def test_frozen_layers_are_checked_before_the_task_is_read(
-    tmp_path, tiny_bert, simcore, freeze, found
-):
+def test_frozen_layers_are_checked_before_the_task_is_read(tmp_path, tiny_bert, simcore):
+    freeze = "bottom:4"
     arguments = (tiny_bert.path, tmp_path / "none.csv", "--freeze", freeze, "--out", tmp_path / "x")
-    check_refused(simcore("finetune", *arguments), f"--freeze {freeze}", found)
+    check_refused(simcore("finetune", *arguments), f"--freeze {freeze}", "found 3")
     with pytest.raises(UserError, match=f"^freeze='{freeze}"):
         finetune(tiny_bert, tmp_path / "none.csv", tmp_path / "x", freeze=freeze)
 
