@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -200,26 +201,37 @@ def test_a_driver_at_work_is_told_and_ended_by_a_signal(number, code, tmp_path, 
 def test_storms_of_kills_and_freezes_and_then_the_same_bits(tmp_path, whole):
     import numpy as np
 
-    rng = np.random.default_rng(5)
+    rng, seen = np.random.default_rng(5), set()
+
+    def children(process):
+        with suppress(psutil.NoSuchProcess):
+            seen.update(psutil.Process(process.pid).children())
+        return [worker for worker in seen if worker.is_running()]
+
+    def resume(worker):
+        with suppress(psutil.NoSuchProcess):
+            worker.resume()
+
     plan = toy_plan(tmp_path)
     for _ in range(8):
         driver = start_driver(tmp_path, workers=2, seconds=0.05)
         deadline = time.monotonic() + rng.uniform(0.5, 4)
         while driver.poll() is None and time.monotonic() < deadline:
             time.sleep(rng.uniform(0, 0.5))
-            try:
-                workers = psutil.Process(driver.pid).children()
-                victim = workers[rng.integers(len(workers))] if workers else None
+            workers = sorted(children(driver), key=lambda worker: worker.pid)
+            victim = workers[rng.integers(len(workers))] if workers else None
+            with suppress(psutil.NoSuchProcess):
                 if victim and rng.random() < 0.5:
                     victim.suspend()
-                    threading.Timer(0.5, victim.resume).start()
+                    threading.Timer(0.5, resume, [victim]).start()
                 elif victim:
                     victim.kill()
-            except psutil.NoSuchProcess:
-                pass
+        children(driver)
         driver.kill()
         if driver.wait() == 0:
             break
+    # A worker that was frozen when its driver was killed ends when it goes on.
+    assert psutil.wait_procs(seen, timeout=60)[1] == []
     assert run_toy(tmp_path, plan, workers=2, retry_failed=True).failed == ()
     assert same_as(whole, tmp_path, plan)
     assert not list((tmp_path / "work").iterdir())
