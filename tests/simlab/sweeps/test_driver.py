@@ -144,7 +144,7 @@ def test_a_job_that_cannot_read_ends_the_command_after_three_attempts(tmp_path, 
     assert SweepFolder(tmp_path).failed() == {}
 
 
-@pytest.mark.parametrize("longest", [2.0, 0.1])
+@pytest.mark.parametrize("longest", [2.0, 0.25])
 def test_a_process_that_no_driver_waits_for_is_waited_for(longest, tmp_path, monkeypatch, capsys):
     """A training that a killed driver left on another node: tried now and then, for an hour."""
     plan = toy_plan(tmp_path, seeds=1)
