@@ -10,15 +10,12 @@ import pytest
 
 import simcore
 from simcore.align import LinearAligner
+from simlab import align_study, extract, load_representations, plot, read_results
 from simlab.errors import UserError
 from simlab.experiments.align_rows import Member, nuclear_norm, raw_nuclear_norm, split_rows
-from simlab.experiments.align_study import Part, align_study
+from simlab.experiments.align_study import Part
 from simlab.experiments.options import StudyOptions
-from simlab.figures.draw import plot
-from simlab.representations.extract import extract
-from simlab.representations.folder import load_representations
 from simlab.representations.passes import ExtractOptions
-from simlab.results.reading import read_results
 from simlab.store.files import read_json, write_json
 from support.lab.tinymodels import LAYERS
 from support.tolerance import ALIGNED, FLOAT32_MEASURE, FLOAT64_RELATIVE
@@ -124,41 +121,33 @@ def test_rows_of_one_example_stay_on_one_side(folders, kind):
     assert not set(examples[split.train]) & set(examples[split.heldout])
 
 
-def test_attention_aligns_heads_over_word_pairs(tmp_path, folders):
-    align_study(folders["attention"], tmp_path, LINEAR)
+@pytest.mark.parametrize("causal", [False, True])
+def test_attention_aligns_heads_over_word_pairs(tmp_path, folders, causal):
+    """Causal attention leaves out masked pairs."""
+    options = replace(LINEAR, causal=causal)
+    align_study(folders["attention"], tmp_path, options)
     frame = read_results(tmp_path)
+    x, y = (load_representations(folder) for folder in folders["attention"])
+    layers = [simcore.distributed_attention(m.layers[1], causal=causal) for m in (x, y)]
+    matrices = [np.asarray(layer, np.float32) for layer in layers]
+    split = split_rows(Member(x), options)
+    lengths = np.array(x.manifest["lengths"])
+    pairs = lengths * (lengths + 1) // 2 if causal else lengths**2
+    assert max(split.train.max(), split.heldout.max()) < sum(pairs)
+    aligner = LinearAligner().fit(*(m[split.train] for m in matrices))
+    expected = aligner.errors(*(m[split.heldout] for m in matrices))
     aligned = frame[frame["experiment"] == "alignment"]
     assert sorted(set(aligned["layer_x"])) == [1, 2, 3]
-    x, y = (load_representations(folder) for folder in folders["attention"])
-    split = split_rows(Member(x), LINEAR)
-    matrices = [np.asarray(simcore.distributed_attention(m.layers[1]), np.float32) for m in (x, y)]
-    aligner = LinearAligner().fit(*(m[split.train] for m in matrices))
-    expected = aligner.errors(*(m[split.heldout] for m in matrices))
-    assert value(aligned, "alignment-mse", "heldout", 2, label_x="R[0]") == expected.mse
-
-
-def test_causal_attention_leaves_out_masked_pairs(tmp_path, folders):
-    causal = replace(LINEAR, causal=True)
-    align_study(folders["attention"], tmp_path, causal)
-    frame = read_results(tmp_path)
-    x, y = (load_representations(folder) for folder in folders["attention"])
-    layers = [simcore.distributed_attention(m.layers[1], causal=True) for m in (x, y)]
-    matrices = [np.asarray(layer, np.float32) for layer in layers]
-    split = split_rows(Member(x), causal)
-    lengths = np.array(x.manifest["lengths"])
-    assert max(split.train.max(), split.heldout.max()) < sum(lengths * (lengths + 1) // 2)
-    aligner = LinearAligner().fit(*(m[split.train] for m in matrices))
-    expected = aligner.errors(*(m[split.heldout] for m in matrices))
-    aligned = frame[frame["experiment"] == "alignment"]
     assert value(aligned, "alignment-mse", "heldout", 2, label_x="R[0]") == expected.mse
     norms = frame[(frame["measure"] == "nuclear-norm") & (frame["layer_x"] == 2)]["value"]
     assert norms.iloc[0] == nuclear_norm(matrices[0])
-    assert all(json.loads(text)["causal"] for text in frame["options"])
-    assert plot(frame, tmp_path / "figures", ("png",))
-    with pytest.raises(UserError, match=r"causal: wanted kind attention in .* found cls"):
-        align_study(folders["cls"], tmp_path / "cls", causal)
-    with pytest.raises(UserError, match="wanted a new file or one made from the same inputs"):
-        align_study(folders["attention"], tmp_path, LINEAR)
+    if causal:
+        assert all(json.loads(text)["causal"] for text in frame["options"])
+        assert plot(frame, tmp_path / "figures", ("svg",))
+        with pytest.raises(UserError, match=r"causal: wanted kind attention in .* found cls"):
+            align_study(folders["cls"], tmp_path / "cls", options)
+        with pytest.raises(UserError, match="wanted a new file or one made from the same inputs"):
+            align_study(folders["attention"], tmp_path, LINEAR)
 
 
 def test_complexity_is_the_nuclear_norm_at_unit_frobenius_norm_and_raw(tmp_path, folders):
@@ -216,24 +205,17 @@ def test_an_interrupted_study_goes_on_where_it_was(tmp_path, folders, monkeypatc
 def test_the_command_and_its_figures(simcore, tmp_path, folders):
     results = tmp_path / "results"
     arguments = ["align-study", *folders["token"], "--out", results, "--name", "pretrained"]
-    arguments += ["--method", "linear", "--method", "cca", "--within"]
+    arguments += ["--method", "cca", "--within"]
     code, printed, errors = simcore(*arguments)
     assert (code, errors) == (0, [])
-    assert "12 files" in printed
+    assert "8 files" in printed
     assert "done before" in simcore(*arguments)[1]
     code, _, errors = simcore(*arguments, "--seed", 3)
     assert (code, len(errors)) == (2, 1)
-    files = plot(read_results(results), tmp_path / "figures", ("png",))
-    assert {file.stem for file in files} == {
-        "reviews-alignment-token-complexity",
-        *(f"reviews-alignment-token-methods{end}" for end in ("", "-mse")),
-        *(
-            f"reviews-alignment-token-{what}-{method}{end}"
-            for what in ("layers", "within")
-            for method in ("linear", "cca")
-            for end in ("", "-mse")
-        ),
-    }
+    files = plot(read_results(results), tmp_path / "figures", ("svg",))
+    names = [f"{what}-cca{end}" for what in ("layers", "within") for end in ("", "-mse")]
+    found = {file.stem.removeprefix("reviews-alignment-token-") for file in files}
+    assert found == {"complexity", *names}
 
 
 def test_bad_input_is_named(tmp_path, folders):
@@ -262,8 +244,7 @@ def test_bad_input_is_named(tmp_path, folders):
     refused(rf"{few} 13$", heldout_share=0.9)
 
 
-@pytest.mark.parametrize("method", ["linear", "cca"])
-def test_labels_that_differ_in_signs_alone_have_files_of_their_own(tmp_path, folders, method):
+def test_labels_that_differ_in_signs_alone_have_files_of_their_own(tmp_path, folders):
     relabelled = []
     for folder, label in zip(folders["cls"], ("FT[1]", "FT-1", "FT 1"), strict=True):
         copied = tmp_path / f"from-{folder.name}"
@@ -271,25 +252,27 @@ def test_labels_that_differ_in_signs_alone_have_files_of_their_own(tmp_path, fol
         manifest = read_json(copied / "manifest.json")
         write_json(copied / "manifest.json", {**manifest, "label": label})
         relabelled.append(copied)
-    options = replace(LINEAR, methods=(method,))
-    outcomes = align_study(relabelled, tmp_path / "out", options)
+    outcomes = align_study(relabelled, tmp_path / "out", LINEAR)
     assert len({outcome.path for outcome in outcomes}) == len(outcomes) == 2 * 3 + 6
     frame = read_results(tmp_path / "out")
     pairs = set(zip(frame["label_x"], frame["label_y"].fillna(""), strict=True))
     assert len(pairs) == 3 + 6
-    assert all(o.skipped for o in align_study(relabelled, tmp_path / "out", options))
+    assert all(o.skipped for o in align_study(relabelled, tmp_path / "out", LINEAR))
 
 
-@pytest.mark.parametrize("options", [{}, {"overwrite": True}], ids=["anew", "overwrite"])
-@pytest.mark.parametrize("size", [500, None], ids=["half a file", "all of it"])
-def test_files_that_are_being_written_are_left_alone(tmp_path, folders, options, size):
+def test_files_that_are_being_written_are_left_alone(tmp_path, folders):
     """Partial files belong to another process, or are left from a killed process."""
     align_study(folders["cls"][:2], tmp_path / "whole", LINEAR)
-    content = next((tmp_path / "whole").glob("alignment-*")).read_bytes()[:size]
+    content = next((tmp_path / "whole").glob("alignment-*")).read_bytes()
     study = tmp_path / "study"
     study.mkdir()
-    partial = study / ".0123456789abcdef.partial.parquet"
-    partial.write_bytes(content)
-    assert len(align_study(folders["cls"][:2], study, LINEAR, **options)) == 6
-    assert all(o.skipped for o in align_study(folders["cls"][:2], study, LINEAR, **options))
-    assert partial.read_bytes() == content
+    partial = {
+        f".{letter * 16}.partial.parquet": size for letter, size in (("0", 500), ("a", None))
+    }
+    for name, size in partial.items():
+        (study / name).write_bytes(content[:size])
+    for options in ({}, {"overwrite": True}):
+        assert len(align_study(folders["cls"][:2], study, LINEAR, **options)) == 6
+        assert all(o.skipped for o in align_study(folders["cls"][:2], study, LINEAR, **options))
+    for name, size in partial.items():
+        assert (study / name).read_bytes() == content[:size]

@@ -8,11 +8,10 @@ import pytest
 import torch
 from transformers import AutoModelForSequenceClassification
 
-from simlab import inject, read_results, shorten, skip, truncate
+from simlab import inject, load_task, read_results, shorten, skip, truncate
 from simlab.models.checkpoint import Checkpoint
 from simlab.models.load import load_classifier
 from simlab.models.sources import resolve
-from simlab.tasks import load_task
 from support.lab.tinymodels import save_tiny_model
 
 NAMES = ("2", "0", "1")  # of outputs 0, 1 and 2

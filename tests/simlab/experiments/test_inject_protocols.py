@@ -8,9 +8,10 @@ import pandas as pd
 import pytest
 import torch
 
+from simlab import inject, read_results
 from simlab.errors import UserError
 from simlab.experiments import options as tuning
-from simlab.experiments.inject import _find_original, inject
+from simlab.experiments.inject import _find_original
 from simlab.experiments.injection import InjectionPair
 from simlab.experiments.options import InjectOptions, third_split
 from simlab.models.checkpoint import Checkpoint
@@ -18,16 +19,11 @@ from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import layer_states
-from simlab.results.reading import read_results
 from simlab.results.results import Side
 from simlab.tasks import Examples, Task
 from support.lab.checkpoints import write_evaluation
 from support.lab.commandline import check_refused
-from support.lab.tinymodels import (
-    COLUMNS,
-    save_tiny_classifier,
-    save_tiny_decoder,
-)
+from support.lab.tinymodels import COLUMNS, save_tiny_classifier, save_tiny_decoder
 from support.tolerance import assert_same_forward
 
 
@@ -37,43 +33,38 @@ def pair_of_models(tmp_path_factory, review_task):
     return [save_tiny_classifier(folder / f"m{seed}", "bert", review_task, seed) for seed in (1, 2)]
 
 
-@pytest.mark.parametrize("fit_on,tokens", [("mean", "cls"), ("mean-all", "all")])
-def test_maps_are_fitted_on_means(pair_of_models, review_task, fit_on, tokens):
-    """Each row is the mean over the tokens of a text, with special tokens or without."""
+@pytest.mark.parametrize(
+    "fit_on,tokens", [("mean", "cls"), ("mean-all", "all"), ("tokens", "cls"), ("tokens", "all")]
+)
+def test_maps_are_fitted_on_rows_in_the_order_of_the_examples(
+    pair_of_models, review_task, fit_on, tokens
+):
+    """Each row is the mean over the tokens of a text, or one of the tokens that are replaced."""
     options = InjectOptions(2, tokens=tokens, fit_on=fit_on, max_length=20)
     states, few = InjectionPair(*pair_of_models, review_task, options), review_task.train.head(9)
     rows = states.fit_rows(few)
     tokenizer = load_tokenizer(pair_of_models[0])
+    chosen = {
+        "mean": lambda of_text: of_text[1:-1].mean(0, keepdim=True),
+        "mean-all": lambda of_text: of_text.mean(0, keepdim=True),
+        "tokens": lambda of_text: of_text[:1] if tokens == "cls" else of_text,
+    }[fit_on]
     for model, found in ((states.a, rows.x), (states.b, rows.y)):
         wanted = []
         for text in few.texts:
             batch = tokenizer(text, max_length=20, truncation=True, return_tensors="pt")
             with torch.no_grad():
-                of_text = layer_states(model, batch)[2][0]
-            wanted.append((of_text[1:-1] if fit_on == "mean" else of_text).mean(0))
-        assert_same_forward(found, torch.stack(wanted))
-    # Noise has the spread of the tokens that are replaced, not of the means.
-    count = 9 if tokens == "cls" else sum(len(ids) for ids in tokenizer(few.texts)["input_ids"])
-    assert rows.injected.shape == (count, 24)
+                wanted.append(chosen(layer_states(model, batch)[2][0]))
+        assert_same_forward(found, torch.cat(wanted))
+    if fit_on != "tokens":  # noise has the spread of the tokens that are replaced, not of the means
+        count = 9 if tokens == "cls" else sum(len(ids) for ids in tokenizer(few.texts)["input_ids"])
+        assert rows.injected.shape == (count, 24)
 
 
 def test_a_text_without_a_token_to_average_is_named(pair_of_models, review_task):
     states = InjectionPair(*pair_of_models, review_task, InjectOptions(2, fit_on="mean"))
     with pytest.raises(UserError, match=r"fit_on='mean': wanted a token to average.* example b"):
         states.fit_rows(Examples(("a", "b"), ("the", ""), None, np.array([0, 1])))
-
-
-@pytest.mark.parametrize("tokens", ["cls", "all"])
-def test_rows_come_in_the_order_of_the_examples(pair_of_models, review_task, tokens):
-    options = InjectOptions(2, tokens=tokens, max_length=20)
-    states, few = InjectionPair(*pair_of_models, review_task, options), review_task.train.head(9)
-    tokenizer, wanted = load_tokenizer(pair_of_models[0]), []
-    for text in few.texts:
-        with torch.no_grad():
-            batch = tokenizer(text, max_length=20, truncation=True, return_tensors="pt")
-            of_text = layer_states(states.a, batch)[2][0]
-        wanted.append(of_text[:1] if tokens == "cls" else of_text)
-    assert_same_forward(states.fit_rows(few).x, torch.cat(wanted))
 
 
 def test_in_multiple_choice_every_choice_has_a_mean(tmp_path):
@@ -178,7 +169,7 @@ def test_pairs_are_drawn_or_chosen(three_models, review_task, tmp_path):
     assert made(directions="one") == [("m1", "m2"), ("m1", "m3"), ("m2", "m3")]
     first = made(pairs=1)
     assert [pair[::-1] for pair in reversed(first)] == first
-    draws = [tuple(made(pairs=1, pair_seed=seed, directions="one")) for seed in range(5)]
+    draws = [tuple(made(pairs=1, pair_seed=seed, directions="one")) for seed in range(3)]
     assert len(set(draws)) > 1
 
 

@@ -7,16 +7,15 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, Qwen3MoeConfig, SmolLM3Config
 
+from simlab import influence, leave_out, read_results
 from simlab.errors import UserError
-from simlab.experiments.influence import influence
-from simlab.experiments.shorten import LEFT_OUT, leave_out
+from simlab.experiments.shorten import LEFT_OUT
 from simlab.models.evaluate import load_decoder
 from simlab.models.load import load_tokenizer
 from simlab.models.sources import resolve
-from simlab.results.reading import read_results
 from support.lab.commandline import check_refused
 from support.lab.tinyclassifiers import SHAKING
-from support.lab.tinymodels import LAYERS, LLAMAS, save_tiny_model, tiny_config
+from support.lab.tinymodels import LAYERS, LLAMAS, each, save_tiny_model, tiny_config
 from support.model_families import DECODERS
 from support.tolerance import assert_same_forward
 
@@ -56,7 +55,7 @@ def naive_perplexity(folder, texts):
     return math.exp(sum(losses) / len(losses)), len(losses)
 
 
-@pytest.mark.parametrize("architecture", ["gpt2", "gpt_neo", *LLAMAS])
+@pytest.mark.parametrize("architecture", each(["gpt2", "gpt_neo", *LLAMAS], ("gpt_neo", "llama")))
 def test_the_folder_is_the_model_without_the_span(architecture, tmp_path, texts):
     folder = save_decoder(tmp_path / "whole", architecture)
     leave_out(folder, texts, tmp_path / "out", start=1, end=2, split="all", batch_size=2)

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 from transformers import PreTrainedModel
 
+from simlab import shorten
 from simlab.errors import UserError
-from simlab.experiments.shorten import keep_layers, shorten
+from simlab.experiments.shorten import keep_layers
 from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.evaluate import predict_logits
 from simlab.models.heads import HeadRecipe
@@ -20,6 +21,7 @@ from support.lab.tinymodels import (
     ARCHITECTURES,
     COLUMNS,
     LAYERS,
+    each,
     save_tiny_decoder,
     save_tiny_model,
 )
@@ -30,7 +32,10 @@ UNTUNED = TruncationOptions()
 TUNED = TruncationOptions(("tuned",), recipe=HeadRecipe(most_steps=10, steps_between=5))
 
 
-@pytest.mark.parametrize("architecture", [*ARCHITECTURES, "longformer", "gpt_neo"])
+@pytest.mark.parametrize(
+    "architecture",
+    each([*ARCHITECTURES, "longformer", "gpt_neo"], ("bert", "albert", "modernbert")),
+)
 def test_plain_from_pretrained_gives_the_truncated_logits(tmp_path, review_task, architecture):
     from transformers import AutoModelForSequenceClassification
 

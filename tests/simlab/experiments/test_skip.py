@@ -5,34 +5,28 @@ import pytest
 import torch
 
 from bench.skip import loop_evaluations, sweep_evaluations
+from simlab import plot, read_results
 from simlab.errors import UserError
 from simlab.experiments.shorten import keep_layers
-from simlab.experiments.skip import (
-    EMPTY,
-    all_skip_logits,
-    skip_logits,
-    spans,
-)
+from simlab.experiments.skip import EMPTY, all_skip_logits, skip_logits, spans
 from simlab.figures.curves import plot_skipping
-from simlab.figures.draw import plot
 from simlab.figures.table import complete
 from simlab.models.evaluate import predict_logits
 from simlab.models.load import load_classifier, load_tokenizer, random_twin
 from simlab.models.recognise import architecture_of
 from simlab.models.sources import resolve
 from simlab.models.states import LayerChain, apply_head, layer_states
-from simlab.results.reading import read_results
 from simlab.results.results import SKIPPING
 from simlab.store.console import progress
 from support.lab.commandline import check_refused
 from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier
-from support.lab.tinymodels import ARCHITECTURES, COLUMNS, LAYERS, save_tiny_model, tiny_config
+from support.lab.tinymodels import COLUMNS, LAYERS, each, save_tiny_model, tiny_config
 from support.tolerance import CHANGE, assert_same_forward
 
 BATCH = 6
 
 
-@pytest.fixture(scope="module", params=ARCHITECTURES)
+@pytest.fixture(scope="module", params=each())
 def loaded(request, tmp_path_factory, review_task):
     folder = tmp_path_factory.mktemp("models") / request.param
     source = save_classifier(folder, request.param, review_task)
@@ -55,13 +49,16 @@ def logits_without(model, span, batch):
     return shorter(**batch).logits
 
 
-@pytest.mark.parametrize("states_per_call", [1, 2, 99])
-def test_every_span_is_a_model_without_its_layers(loaded, states_per_call):
+def test_every_span_is_a_model_without_its_layers(loaded):
     model, batch = loaded
     with torch.inference_mode():
         whole = model(**batch).logits
-        chain = LayerChain(model, batch)
-        found = skip_logits(chain, states_per_call)
+        found = skip_logits(LayerChain(model, batch), 2)
+        for states_per_call in (1, 99):
+            others = skip_logits(LayerChain(model, batch), states_per_call)
+            assert others.keys() == found.keys()
+            for span, logits in others.items():
+                assert_same_forward(logits, found[span])
         assert list(found) == [EMPTY] + [span for span in found if span != EMPTY]
         assert set(found) == set(spans(LAYERS))
         assert torch.equal(found[EMPTY], whole)
@@ -87,8 +84,10 @@ def test_multiple_choice(tmp_path):
             assert_same_forward(logits, wanted)
 
 
-@pytest.mark.parametrize(("layers", "sweep", "loop"), [(1, 1, 1), (6, 41, 76), (12, 298, 584)])
-@pytest.mark.parametrize("states_per_call", [1, 4, 99])
+@pytest.mark.parametrize(
+    ("layers", "sweep", "loop", "states_per_call"),
+    [(1, 1, 1, 1), (6, 41, 76, 1), (6, 41, 76, 4), (6, 41, 76, 99), (12, 298, 584, 4)],
+)
 def test_layers_that_really_run(
     tmp_path, review_task, source, layers, sweep, loop, states_per_call
 ):

@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 
 from simcore.align import METHODS, align_pairs
+from simlab import align_study, import_representations, plot, read_results
 from simlab.errors import UserError
 from simlab.experiments import align_study as study
-from simlab.experiments.align_study import align_study
 from simlab.experiments.options import (
     SETTINGS,
     StudyOptions,
@@ -18,9 +18,6 @@ from simlab.experiments.options import (
     third_split,
 )
 from simlab.figures.alignment import _with_columns as with_columns
-from simlab.figures.draw import plot
-from simlab.representations.imported import import_representations
-from simlab.results.reading import read_results
 
 LAYERS, WIDTH, ROWS = 2, 24, 60
 

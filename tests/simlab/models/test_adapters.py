@@ -233,37 +233,22 @@ def test_numbers_of_an_adapter_are_finite(base, tmp_path):
 
 
 def test_commands_take_an_adapter(simcore, base, reviews, tmp_path):
-    adapt(base, tmp_path / "adapter", "SEQ_CLS")
-    where = ("--device", "cpu")
-    texts = tmp_path / "texts.txt"
+    adapter = tmp_path / "adapter"
+    adapt(base, adapter, "SEQ_CLS")
+    where, texts = ("--device", "cpu"), tmp_path / "texts.txt"
     texts.write_text("\n".join(TEXTS * 4))
+    task = (adapter, reviews, *COLUMNS, "--out")
     for command in (
-        ("extract", tmp_path / "adapter", reviews, *COLUMNS, "--out", tmp_path / "rows", *where),
-        (
-            "truncate",
-            tmp_path / "adapter",
-            reviews,
-            *COLUMNS,
-            "--out",
-            tmp_path / "cut.parquet",
-            *where,
-        ),
-        (
-            "skip",
-            tmp_path / "adapter",
-            reviews,
-            *COLUMNS,
-            "--out",
-            tmp_path / "skip.parquet",
-            *where,
-        ),
-        ("compare", base, tmp_path / "adapter", texts, "--out", tmp_path / "answer", *where),
+        ("extract", *task, tmp_path / "rows"),
+        ("truncate", *task, tmp_path / "cut.parquet"),
+        ("skip", *task, tmp_path / "skip.parquet"),
+        ("compare", base, adapter, texts, "--out", tmp_path / "answer"),
     ):
-        code, _, errors = simcore(*command)
+        code, _, errors = simcore(*command, *where)
         assert code == 0, errors
-    code, printed, _ = simcore("check", base, tmp_path / "adapter", texts, *where)
+    code, printed, _ = simcore("check", base, adapter, texts, *where)
     assert code == 1
     assert "different" in printed
     sweep = tmp_path / "study.toml"
-    sweep.write_text(f'models = ["{tmp_path / "adapter"}"]\ntasks = ["rt"]\n')
+    sweep.write_text(f'models = ["{adapter}"]\ntasks = ["rt"]\n')
     check_refused(simcore("sweep", sweep, "--plan"), "found an adapter", "merge_and_unload")

@@ -36,7 +36,17 @@ from support.tolerance import assert_same_forward
 
 TEXTS = ("the unbelievable film is a bright and moving one", "dull plot", "some wonderful scenes")
 OF_STATES = [name for name in KINDS if name != ATTENTION]
-each = functools.partial(pytest.mark.parametrize, "family", ids=lambda family: family.model_type)
+# Of each kind one: shared blocks, experts, no attention, other lengths of states, padding that is
+# read, blocks that are not called, a decoder beside an encoder; a picture, and sounds.
+QUICK = ("bert", "albert", "xlnet", "gpt2", "llama", "mixtral", "mamba", "longformer", "fnet")
+QUICK += ("mobilebert", "big_bird", "yoso", "squeezebert", "xlm", "bart", "vit", "whisper")
+
+
+def each(chosen):
+    """Parametrize a test by families; those that are not `QUICK` are deep."""
+    deep = pytest.mark.deep
+    params = [f if f.model_type in QUICK else pytest.param(f, marks=deep) for f in chosen]
+    return pytest.mark.parametrize("family", params, ids=lambda family: family.model_type)
 
 
 @functools.cache
@@ -226,14 +236,7 @@ def test_every_kind_of_states(family, padded):
         assert seen == len(TEXTS)
 
 
-QUICK = ("bert", "xlnet", "fnet", "mobilebert", "big_bird", "yoso")
-SLOW = [f for f in TEXT if STATES not in f.without and f.model_type not in QUICK]
-
-
-@each(
-    [f for f in TEXT if f.model_type in QUICK]
-    + [pytest.param(f, marks=pytest.mark.slow) for f in SLOW]
-)
+@each([f for f in TEXT if STATES not in f.without])
 def test_rows_do_not_depend_on_the_batch(family, tokenizer):
     model = built(family)
     tokenizer.padding_side = padding_side(model.config)

@@ -14,25 +14,10 @@ from simlab.experiments.shorten import keep_layers
 from simlab.models.batches import pad
 from simlab.models.load import random_twin
 from simlab.models.recognise import architecture_of, attend_the_same
-from simlab.models.states import (
-    HiddenStates,
-    LayerChain,
-    apply_head,
-    layer_states,
-    replaced_states,
-)
+from simlab.models.states import HiddenStates, LayerChain, apply_head, layer_states, replaced_states
 from support.lab.tinyclassifiers import vectors_of_layers
 from support.lab.tinymodels import fill_padding, tiny_tokenizer
-from support.model_families import (
-    FINETUNE,
-    INFLUENCE,
-    INJECT,
-    LAYERS,
-    SKIP,
-    TEXT,
-    TRUNCATE,
-    TUNED,
-)
+from support.model_families import FINETUNE, INFLUENCE, INJECT, LAYERS, SKIP, TEXT, TRUNCATE, TUNED
 from support.tolerance import assert_same_forward
 
 TEXTS = ("the unbelievable film is a bright and moving one", "dull plot", "some wonderful scenes")

@@ -6,16 +6,11 @@ import pytest
 import torch
 
 from simlab.errors import UserError
-from simlab.models.heads import (
-    HeadRecipe,
-    head_parameters,
-    stacked_logits,
-    train_heads,
-)
+from simlab.models.heads import HeadRecipe, head_parameters, stacked_logits, train_heads
 from simlab.models.load import load_classifier, random_twin
 from simlab.models.states import apply_head, layer_states
 from support.lab.tinyclassifiers import batch_of, choice_task, save_classifier, vectors_of_layers
-from support.lab.tinymodels import ARCHITECTURES, tiny_config
+from support.lab.tinymodels import each, tiny_config
 from support.tolerance import CHANGE, HEAD_TRAINING, assert_same_forward
 
 RECIPE = HeadRecipe(most_steps=40, steps_between=5, batch_size=8)
@@ -36,7 +31,7 @@ def check_vectors(model, batch):
     return vectors
 
 
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
+@pytest.mark.parametrize("architecture", each())
 def test_vectors_are_all_that_a_head_reads(tmp_path, review_task, architecture):
     source = save_classifier(tmp_path / architecture, architecture, review_task)
     model, batch = load_classifier(source), batch_of(source, review_task)

@@ -36,6 +36,12 @@ def published(hub, tiny_bert):
     return hub
 
 
+@pytest.fixture
+def folder(tmp_path, tiny_bert):
+    """A copy of the tiny BERT that a test may change."""
+    return shutil.copytree(tiny_bert.path, tmp_path / "bert")
+
+
 def states(source):
     """The last hidden states of two texts."""
     batch = load_tokenizer(source)(TEXTS, return_tensors="pt", padding=True)
@@ -116,9 +122,7 @@ def test_without_a_hub_a_cache_of_another_program_is_read(published, monkeypatch
 
 
 @pytest.mark.parametrize("command", ["extract", "finetune"])
-def test_a_folder_without_a_tokenizer_is_refused(tmp_path, tiny_bert, reviews, simcore, command):
-    folder = tmp_path / "bert"
-    shutil.copytree(tiny_bert.path, folder)
+def test_a_folder_without_a_tokenizer_is_refused(tmp_path, folder, reviews, simcore, command):
     for name in FILES - {"config.json", "model.safetensors"}:
         (folder / name).unlink()
     columns = ("--text-column", "body", "--label-column", "verdict")
@@ -128,6 +132,7 @@ def test_a_folder_without_a_tokenizer_is_refused(tmp_path, tiny_bert, reviews, s
     assert not out.exists()
 
 
+@pytest.mark.deep
 def test_a_tokenizer_of_characters_needs_no_file(tmp_path):
     from transformers import CanineConfig, CanineTokenizer
 
@@ -138,11 +143,9 @@ def test_a_tokenizer_of_characters_needs_no_file(tmp_path):
     assert tokenizer("ab")["input_ids"] != tokenizer("cd")["input_ids"]
 
 
-def test_shards_are_fetched_and_half_of_them_is_not_a_model(hub, tiny_bert, tmp_path):
+def test_shards_are_fetched_and_half_of_them_is_not_a_model(hub, tiny_bert, folder):
     from huggingface_hub import hf_hub_download
 
-    folder = tmp_path / "sharded"
-    shutil.copytree(tiny_bert.path, folder)
     names = shard(folder)
     publish(hub, NAME, folder)
     for file in ("config.json", "model.safetensors.index.json", names[0], "tokenizer.json"):
@@ -161,9 +164,7 @@ def test_shards_are_fetched_and_half_of_them_is_not_a_model(hub, tiny_bert, tmp_
 
 
 @pytest.mark.parametrize("legacy", [False, True])
-def test_a_repository_of_pickles(hub, tiny_bert, tmp_path, legacy):
-    folder = tmp_path / "old"
-    shutil.copytree(tiny_bert.path, folder)
+def test_a_repository_of_pickles(hub, tiny_bert, folder, legacy):
     weights = load_file(folder / "model.safetensors")
     renamed = {
         name.replace("LayerNorm.weight", "LayerNorm.gamma").replace(
@@ -181,17 +182,15 @@ def test_a_repository_of_pickles(hub, tiny_bert, tmp_path, legacy):
     assert torch.equal(states(source), states(tiny_bert))
 
 
-def test_old_names_revisions_and_a_main_that_moves(hub, tiny_bert, tmp_path):
+def test_old_names_revisions_and_a_main_that_moves(hub, tiny_bert, folder):
     old = publish(hub, NAME, tiny_bert.path)
     hub.moved["multiberts"] = NAME
     assert resolve("multiberts").path.name == old
     assert resolve(NAME).path.name == old
-    other = tmp_path / "other"
-    shutil.copytree(tiny_bert.path, other)
-    (other / "added_tokens.json").write_text("{}")
-    new = publish(hub, NAME, other, "step1")
+    (folder / "added_tokens.json").write_text("{}")
+    new = publish(hub, NAME, folder, "step1")
     assert resolve(f"{NAME}@step1").path.name == new
-    publish(hub, NAME, other)  # main moves; what the cache calls main is taken
+    publish(hub, NAME, folder)  # main moves; what the cache calls main is taken
     assert resolve(NAME).path.name == old
     with pytest.raises(UserError, match=f"model {NAME}@step2: .* Revision Not Found"):
         resolve(f"{NAME}@step2")
@@ -240,11 +239,10 @@ def test_a_drop_of_the_store_of_large_files_is_one_line(hub, tiny_bert, simcore,
         load_task("hub:a/set")
 
 
-def test_a_commit_that_the_hub_has_no_more(published, tiny_bert, tmp_path):
+def test_a_commit_that_the_hub_has_no_more(published, folder):
     (resolve(NAME).path / "tokenizer.json").unlink()
-    other = shutil.copytree(tiny_bert.path, tmp_path / "other")
-    (other / "added_tokens.json").write_text("{}")
-    publish(published, NAME, other)
+    (folder / "added_tokens.json").write_text("{}")
+    publish(published, NAME, folder)
     with pytest.raises(
         HubError, match=f"model {NAME}: wanted a download from the hub, found .*NotFound"
     ):
@@ -282,17 +280,14 @@ def test_an_adapter_on_the_hub_is_refused(hub, tiny_bert, tmp_path, has_configur
     assert not hub.asked("GET", ".safetensors")
 
 
-def test_weights_of_another_library_and_quantised_ones(hub, tiny_bert, tmp_path):
-    other = tmp_path / "tf"
-    shutil.copytree(tiny_bert.path, other)
-    (other / "model.safetensors").rename(other / "tf_model.h5")
-    publish(hub, "a/tf", other)
-    for name in ("a/tf", other):
+def test_weights_of_another_library_and_quantised_ones(hub, tiny_bert, folder, tmp_path):
+    (folder / "model.safetensors").rename(folder / "tf_model.h5")
+    publish(hub, "a/tf", folder)
+    for name in ("a/tf", folder):
         with pytest.raises(UserError, match=f"^model {name}: wanted .*no file named model.safeten"):
             load_encoder(resolve(name))
     assert not hub.asked("GET", "tf_model.h5")
-    quantised = tmp_path / "quantised"
-    shutil.copytree(tiny_bert.path, quantised)
+    quantised = shutil.copytree(tiny_bert.path, tmp_path / "quantised")
     config = json.loads((quantised / "config.json").read_text())
     config["quantization_config"] = {"quant_method": "gptq", "bits": 4}
     (quantised / "config.json").write_text(json.dumps(config))
@@ -354,21 +349,14 @@ def _pickle_that_runs(path):
     path.write_bytes(pickle.dumps({"a": Runs()}, protocol=2))
 
 
-@pytest.mark.parametrize(
-    "write",
-    [
-        _pickle_that_runs,
-        lambda path: path.write_bytes(bytes(5000)),
-        lambda path: path.write_text("version https://git-lfs.github.com"),
-        lambda path: path.write_bytes(b""),
-    ],
-    ids=["pickle", "zeros", "lfs", "empty"],
-)
-@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
-def test_what_stands_in_place_of_weights_is_one_line(tmp_path, tiny_bert, write, name):
-    folder = tmp_path / "bert"
-    shutil.copytree(tiny_bert.path, folder)
+def test_what_stands_in_place_of_weights_is_one_line(folder):
     (folder / "model.safetensors").unlink()
-    write(folder / name)
-    with pytest.raises(UserError, match=rf"^model {folder}: wanted an encoder, found: .+"):
-        load_encoder(resolve(folder))
+    for name in ("model.safetensors", "pytorch_model.bin"):
+        for content in (None, bytes(5000), b"version https://git-lfs.github.com", b""):
+            if content is None:
+                _pickle_that_runs(folder / name)
+            else:
+                (folder / name).write_bytes(content)
+            with pytest.raises(UserError, match=rf"^model {folder}: wanted an encoder, found: .+"):
+                load_encoder(resolve(folder))
+        (folder / name).unlink()

@@ -8,6 +8,7 @@ import torch
 import transformers
 from safetensors.torch import load_file, save_file
 
+from simlab import TaskOptions, load_model, load_task
 from simlab.errors import UserError
 from simlab.experiments.truncate import TruncationOptions, cut_model
 from simlab.models.architectures import KNOWN_ARCHITECTURES
@@ -16,14 +17,13 @@ from simlab.models.load import (
     load_classifier,
     load_config,
     load_encoder,
-    load_model,
     load_scored,
     load_tokenizer,
 )
 from simlab.models.sources import expand_names, resolve
 from simlab.models.tokens import encode
 from simlab.representations.kinds import find_rows
-from simlab.tasks import Examples, TaskOptions, load_task
+from simlab.tasks import Examples
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS, LAYERS, save_tiny_model
 

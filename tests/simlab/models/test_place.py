@@ -6,15 +6,14 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel
 
+from simlab import extract, skip
 from simlab.errors import UserError
-from simlab.experiments.skip import skip
 from simlab.models.batches import pad, reads_padding
 from simlab.models.hub import WEIGHTS
 from simlab.models.load import load_config, load_encoder, random_twin
 from simlab.models.place import is_spread, loaded_weights, place, weight_bytes
 from simlab.models.sources import ModelSource, resolve
 from simlab.models.states import HiddenStates
-from simlab.representations.extract import extract
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS, LAYERS, save_tiny_model, tiny_tokenizer
 from support.model_families import STATES, TEXT

@@ -5,11 +5,10 @@ import re
 import pandas as pd
 import pytest
 
+from simlab import TaskOptions, extract, load_representations, load_task
 from simlab.errors import UserError
 from simlab.models.sources import resolve
-from simlab.representations.extract import extract
-from simlab.representations.folder import load_representations
-from simlab.tasks import TaskOptions, load_corpus, load_task
+from simlab.tasks import load_corpus
 from simlab.tasks.corpus import load_texts
 from support.lab.tinymodels import PIECES, save_tiny_decoder, save_tiny_model
 

@@ -10,14 +10,17 @@ import torch
 from safetensors.torch import save_file
 
 from simcore import record
-from simlab import import_representations
+from simlab import (
+    TaskOptions,
+    extract,
+    grid,
+    import_representations,
+    load_representations,
+    read_results,
+)
 from simlab.errors import UserError
 from simlab.representations.array_files import in_order
-from simlab.representations.extract import extract
-from simlab.representations.folder import load_representations, require_same_examples
-from simlab.results.reading import read_results
-from simlab.similarity.grids import grid
-from simlab.tasks import TaskOptions
+from simlab.representations.folder import require_same_examples
 from support.lab.tinymodels import PIECES, save_tiny_model
 from support.nets import ConvNet, images, seeded
 
@@ -363,12 +366,6 @@ def test_options_that_do_not_fit_are_refused(tmp_path, corpus):
         with pytest.raises(UserError, match=message):
             import_representations(source, tmp_path / "reps", label="x", **options)
     assert not (tmp_path / "reps").exists()
-
-
-def test_layers_of_several_widths_are_told_as_such(tmp_path, simcore):
-    file = save_npz(tmp_path / "x.npz", a=np.ones((7, 2), "f"), b=np.ones((7, 5), "f"))
-    code, out, _ = simcore("import", file, "--label", "mine", "--out", tmp_path / "reps")
-    assert (code, out.rpartition(" (")[0]) == (0, f"{tmp_path}/reps: 2 layers of 7 x 2 to 5")
 
 
 def test_the_command(tmp_path, simcore):

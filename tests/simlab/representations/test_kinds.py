@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from simlab.representations.kinds import NO_ROW, membership, pool_attention, pool_states
+from simlab.representations.kinds import NO_ROW, membership, pool_attention
 from support.tolerance import ATTENTION_ROW_SUM
 
 # Two examples: [CLS] a b1 b2 [SEP] and [CLS] c [SEP].
@@ -13,14 +13,6 @@ MASKS = {
     "right": torch.tensor([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]),
     "left": torch.tensor([[1, 1, 1, 1, 1], [0, 0, 1, 1, 1]]),
 }
-
-
-@pytest.mark.parametrize("side", MASKS)
-def test_rows_are_means_of_their_tokens(side):
-    states = torch.full((2, 5, 1), 99.0)
-    states[MASKS[side].bool()] = torch.tensor([[50.0], [1], [2], [4], [50], [60], [7], [60]])
-    pooled = pool_states(states, membership(GROUPS, MASKS[side]))
-    assert pooled.tolist() == [[[1.0], [3.0]], [[7.0], [0.0]]]
 
 
 @pytest.mark.parametrize("side", MASKS)

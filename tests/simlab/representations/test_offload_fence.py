@@ -9,11 +9,10 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModel
 
+from simlab import extract, load_representations
 from simlab.models.load import random_twin
 from simlab.models.place import weight_bytes
 from simlab.models.sources import ModelSource
-from simlab.representations.extract import extract
-from simlab.representations.folder import load_representations
 from support.lab.tinymodels import save_tiny_model
 
 LAYERS = 24

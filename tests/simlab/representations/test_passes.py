@@ -5,13 +5,13 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from simlab import extract, load_representations
 from simlab.errors import UserError
 from simlab.models.batches import batches
 from simlab.models.load import load_tokenizer
 from simlab.models.states import HiddenStates
 from simlab.models.tokens import encode
-from simlab.representations.extract import extract
-from simlab.representations.folder import LayerWriter, load_representations
+from simlab.representations.folder import LayerWriter
 from support.lab.commandline import check_refused
 from support.lab.tinymodels import COLUMNS, save_tiny_model
 from support.tolerance import assert_same_forward
@@ -42,6 +42,9 @@ def test_bfloat16_holds_values_that_float16_refuses(tmp_path):
     assert torch.equal(torch.from_numpy(bits[0].copy()).view(torch.bfloat16)[2:], wanted[2:])
     with pytest.raises(UserError, match="dtype='bfloat16': wanted values up to 338,"):
         writer.put(np.array([0]), [np.full((1, 1, 4), 3.4e38, np.float32)])
+    writer = LayerWriter(tmp_path, "other", np.array([1]), "float16")
+    with pytest.raises(UserError, match="dtype='float16': wanted values up to 65,504, found 7"):
+        writer.put(np.array([0]), [np.full((1, 1, 4), 7e4, np.float32)])
 
 
 def test_batches_of_tokens_have_the_rows_of_batches_of_texts(tiny_bert, review_task):
@@ -84,14 +87,6 @@ def test_a_batch_that_does_not_fit_into_memory_runs_in_halves(
     limit = 0
     with pytest.raises(UserError, match="fit into memory, found one of 64 tokens that does not: C"):
         extract(tiny_bert, review_task, tmp_path / "none", kind="mean-padded")
-
-
-def test_float16_refuses_values_out_of_its_range(tmp_path):
-    writer = LayerWriter(tmp_path, "mean", np.array([1]), "float16")
-    with pytest.raises(
-        UserError, match="dtype='float16': wanted values up to 65,504, found 70,000"
-    ):
-        writer.put(np.array([0]), [np.full((1, 1, 4), 7e4, np.float32)])
 
 
 def test_steps_of_a_training_run_are_folders(tmp_path, simcore, reviews):

@@ -7,17 +7,13 @@ from torch import nn
 
 import simcore.recording as simcore_record
 from simcore.recording.storage import Budget
+from simlab import TaskOptions, extract, grid, load_representations, load_task, read_results
 from simlab.errors import UserError
 from simlab.models.batches import pad
 from simlab.models.built import build_model
 from simlab.models.load import load_encoder, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.tokens import encode
-from simlab.representations.extract import extract
-from simlab.representations.folder import load_representations
-from simlab.results.reading import read_results
-from simlab.similarity.grids import grid
-from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.files import Picture
 from support.lab.tinymodels import LAYERS, save_tiny_model, tiny_tokenizer
 from support.tolerance import assert_same_forward

@@ -7,17 +7,13 @@ import numpy as np
 import pytest
 
 from simcore import reference
+from simlab import extract, grid, import_representations, load_representations, read_results
 from simlab.errors import UserError
 from simlab.models.sources import resolve
 from simlab.report.gather import gather
-from simlab.representations.extract import extract
-from simlab.representations.folder import load_representations
-from simlab.representations.imported import import_representations
 from simlab.representations.passes import ExtractOptions
-from simlab.results.reading import read_results
 from simlab.similarity.blocks import block_rows
 from simlab.similarity.catalogue import MEASURES
-from simlab.similarity.grids import grid
 from support.distance_table import DISTANCE_ROWS
 from support.lab.tinymodels import PIECES, save_tiny_model
 from support.tolerance import FLOAT32_MEASURE

@@ -6,16 +6,11 @@ import numpy as np
 import pytest
 
 from simcore import reference
+from simlab import extract, grid, load_representations, read_results
 from simlab.errors import UserError
-from simlab.models.sources import resolve
-from simlab.representations.extract import extract
-from simlab.representations.folder import load_representations
 from simlab.representations.passes import ExtractOptions
-from simlab.results.reading import read_results
 from simlab.results.results import joint_table
 from simlab.similarity.catalogue import MEASURES
-from simlab.similarity.grids import grid
-from support.lab.tinymodels import PIECES, save_tiny_model
 from support.tolerance import FLOAT32_MEASURE
 
 EPS = {"eps": float(np.finfo(np.float32).eps)}
@@ -35,24 +30,6 @@ TWINS = {
     "attention-pearson": lambda x, y: reference.attention_grid(x, y, measure="pearson"),
     "attention-frobenius": lambda x, y: reference.attention_grid(x, y, measure="frobenius"),
 }
-
-
-@pytest.fixture(scope="module")
-def reps(tmp_path_factory, review_task):
-    """Folders ``a-words``, ``b-words``, ``a-attention``, ``b-attention``, ``a-cls`` of two models.
-
-    Both are random twins of a tiny model with weights so large that its heads have preferences.
-    """
-    folder = tmp_path_factory.mktemp("reps")
-    model = save_tiny_model(folder / "model", pieces=PIECES, initializer_range=1.0)
-    source = resolve(str(model))
-    kinds = {"words": "word-mean", "attention": "attention", "cls": "cls"}
-    for name, seed in (("a", 3), ("b", 5)):
-        for short, kind in kinds.items():
-            options = ExtractOptions(kind=kind, limit=12, random_init_seed=seed)
-            out = folder / f"{name}-{short}"
-            extract(source, review_task, out, options, label=name.upper(), seed=seed)
-    return folder
 
 
 def table_of(path, x, y):

@@ -7,18 +7,16 @@ import pytest
 import torch
 
 import simcore
+from simlab import extract, grid, load_representations, read_results
 from simlab.errors import UserError
 from simlab.models.sources import resolve
-from simlab.representations.extract import extract
-from simlab.representations.folder import load_representations
 from simlab.representations.passes import ExtractOptions
-from simlab.results.reading import read_results
 from simlab.results.results import STATISTICS
 from simlab.similarity.catalogue import MEASURES, settings
-from simlab.similarity.grids import Naming, grid, grid_rows
+from simlab.similarity.grids import Naming, grid_rows
 from simlab.similarity.layers import BASED, choose_device, load_bases, on_device, store_bases
 from support.lab.commandline import check_refused
-from support.lab.tinymodels import PIECES, save_tiny_model
+from support.lab.tinymodels import save_tiny_model
 from support.stand_in import stand_in_device
 from support.tolerance import FLOAT32_MEASURE
 
@@ -90,19 +88,13 @@ def test_bases_and_lists_are_moved_whole():
     np.testing.assert_array_equal(moved[0].values, given[0])
 
 
-@pytest.fixture(scope="module")
-def reps(tmp_path_factory, review_task):
-    folder = tmp_path_factory.mktemp("reps")
-    source = resolve(str(save_tiny_model(folder / "model", pieces=PIECES)))
-    for name, seed in (("a", 3), ("b", 5)):
-        for short, kind in (("words", "word-last"), ("attention", "attention")):
-            options = ExtractOptions(kind=kind, limit=12, random_init_seed=seed)
-            out = folder / f"{name}-{short}"
-            extract(source, review_task, out, options, label=name.upper(), seed=seed)
-    return folder
-
-
-@pytest.mark.parametrize("measure", ["cka", "svcca", "neuronsim", "knn-mutual", "attention-js"])
+@pytest.mark.parametrize(
+    "measure",
+    [
+        *("cka", "attention-js"),
+        *(pytest.param(n, marks=pytest.mark.deep) for n in ("svcca", "neuronsim", "knn-mutual")),
+    ],
+)
 def test_rows_of_a_device_are_those_of_the_cpu(tmp_path, reps, gpus, measure):
     gpus(15)
     kind = "words" if MEASURES[measure].takes_representations else "attention"

@@ -6,17 +6,10 @@ import numpy as np
 import pytest
 
 from simcore import localization_score
+from simlab import localize, read_results
 from simlab.errors import UserError
-from simlab.results.reading import read_results
-from simlab.results.results import (
-    GRID,
-    JOINT,
-    LOCALIZATION,
-    ResultRow,
-    to_frame,
-    write_results,
-)
-from simlab.similarity.localization import STANDARDIZED, localize
+from simlab.results.results import GRID, JOINT, LOCALIZATION, ResultRow, to_frame, write_results
+from simlab.similarity.localization import STANDARDIZED
 from support.lab.commandline import check_refused
 from support.lab.drawing import joint_figure
 from support.tolerance import FLOAT64_RELATIVE

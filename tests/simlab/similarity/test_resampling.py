@@ -10,37 +10,18 @@ import simcore
 from simcore import stats
 from simcore.stats.draws import halves, permutations, read_groups, rotations
 from simcore.stats.resampled_grid import generator
+from simlab import TaskOptions, extract, grid, load_representations, load_task, read_results
 from simlab.errors import UserError
-from simlab.models.sources import resolve
-from simlab.representations.extract import extract
-from simlab.representations.folder import MANIFEST, load_representations
+from simlab.representations.folder import MANIFEST
 from simlab.representations.passes import ExtractOptions
-from simlab.results.reading import read_results
 from simlab.results.results import STATISTICS, joint_table, unpack_draws
 from simlab.similarity.catalogue import MEASURES
-from simlab.similarity.grids import grid
 from simlab.store.files import hash_file, write_json
-from simlab.tasks import TaskOptions, load_task
 from support.lab.commandline import check_refused
-from support.lab.tinymodels import PIECES, save_tiny_model
+from support.lab.tinymodels import each
 from support.tolerance import FLOAT32_MEASURE
 
 DRAWS = {"bootstrap": 6, "permutations": 7, "resampling_seed": 3}
-
-
-@pytest.fixture(scope="module")
-def reps(tmp_path_factory, review_task):
-    """Folders ``a-words``, ``b-words``, and of means, attention and the first token."""
-    folder = tmp_path_factory.mktemp("reps")
-    model = save_tiny_model(folder / "model", pieces=PIECES, initializer_range=1.0)
-    source = resolve(str(model))
-    for name, seed in (("a", 3), ("b", 5)):
-        for short in ("words", "mean", "attention", "cls"):
-            kind = "word-last" if short == "words" else short
-            options = ExtractOptions(kind=kind, limit=12, random_init_seed=seed)
-            out = folder / f"{name}-{short}"
-            extract(source, review_task, out, options, label=name.upper(), seed=seed)
-    return folder
 
 
 def table(frame, column, x="A", y="B"):
@@ -62,7 +43,7 @@ PAIRED = [name for name in MEASURES if MEASURES[name].paired]
 LONG = ("rtd",)  # persistent homology of all words takes minutes, and of a text's one row none
 
 
-@pytest.mark.parametrize("measure", PAIRED)
+@pytest.mark.parametrize("measure", each(PAIRED, ("cka", "rsa", "procrustes", "attention-js")))
 def test_every_measure_has_all_statistics(tmp_path, reps, measure):
     kind = "words" if MEASURES[measure].takes_representations else "attention"
     kind = "mean" if measure in LONG else kind
@@ -236,6 +217,7 @@ def write_constructed(folder, layers, manifest, sizes):
     write_json(folder / MANIFEST, {**manifest, **facts, "examples": examples})
 
 
+@pytest.mark.deep
 def test_chance_is_visible_in_layers_of_unrelated_texts(tmp_path, minilm):
     """The rows of each grid are 70 texts of the task, and other 70 texts in their place."""
     task = load_task("rt", TaskOptions(heldout_size=140))

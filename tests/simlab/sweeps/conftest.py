@@ -13,3 +13,9 @@ def whole(tmp_path_factory):
     outcome = run_toy(root, plan)
     assert outcome.done == plan.counts()
     return rows(root, plan), contents(root)
+
+
+@pytest.fixture(scope="session")
+def entry(reviews):
+    """The reviews as a task of a sweep file."""
+    return {"name": str(reviews), "text_column": "body", "label_column": "verdict"}

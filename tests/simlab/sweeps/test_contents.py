@@ -16,17 +16,10 @@ from simlab.store.files import HASHES, FileHashes
 from simlab.sweeps import sources, steps
 from simlab.sweeps.job import DONE, Order, do
 from simlab.sweeps.outputs import SweepFolder
-from simlab.sweeps.sources import (
-    MODEL,
-    TASK,
-    ChangedError,
-    as_planned,
-    content_of,
-    source_hints,
-)
+from simlab.sweeps.sources import MODEL, TASK, ChangedError, as_planned, content_of, source_hints
 from simlab.sweeps.status import read_status
 from support.lab.checkpoints import evaluation_of
-from support.lab.inline import Inline
+from support.lab.inline import run
 from support.lab.toysweep import STEPS, toy_plan
 
 
@@ -134,10 +127,6 @@ def test_a_job_opens_a_source_once_before_its_step_and_once_after(copies, monkey
     answer = do(Order(str(copies), job, (), durable=False, steps=STEPS))
     assert (answer.state, answer.message) == (DONE, "")
     assert [str(file) for file in asked] == [table, table]
-
-
-def run(sweep, out):
-    return sweep.run(out, engine=Inline(), durable=False, figures=False)
 
 
 @pytest.mark.slow

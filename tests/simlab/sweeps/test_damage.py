@@ -13,14 +13,19 @@ from simlab.sweeps.driver import MOST_ATTEMPTS, Driver
 from simlab.sweeps.job import DAMAGED, DONE, Order, do
 from simlab.sweeps.outputs import OBJECT, SweepFolder
 from simlab.sweeps.plan import Plan
-from simlab.sweeps.pool import Pool
 from simlab.sweeps.rows import read_rows
 from support.lab import toysteps
 from support.lab.disks import file_limit, mounted_disk, no_more_files
 from support.lab.inline import Inline
-from support.lab.toysweep import STEPS, contents, rows, run_toy, runs, same_as, toy_plan
+from support.lab.toysweep import STEPS, contents, rows, runs, same_as, toy_plan
+from support.lab.toysweep import run_toy as run_in_processes
 
 pytestmark = pytest.mark.slow
+
+
+def run_toy(root: Path, plan, **how):
+    """Run a plan in this process."""
+    return run_in_processes(root, plan, start=lambda _: Inline(), **how)
 
 
 def place(root: Path, plan, name: str) -> Path:
@@ -115,12 +120,12 @@ def test_damage_after_the_start_is_found_when_rows_are_gathered(tmp_path, whole,
             file.write_bytes(flipped(file.read_bytes()))
             (tmp_path / "go").touch()
 
-    class Damaging(Pool):
+    class Damaging(Inline):
         def submit(self, fn, order):
             damage(order)
             return super().submit(fn, order)
 
-    outcome = run_toy(tmp_path, plan, start=lambda f: Damaging(1, f.log, threads=1))
+    outcome = run_in_processes(tmp_path, plan, start=lambda _: Damaging())
     assert (outcome.failed, outcome.waiting) == ((), 0)
     assert same_as(whole, tmp_path, plan)
     assert "it is set aside in" in one_line(capsys)
@@ -164,7 +169,7 @@ def test_a_full_disk_stops_the_sweep_and_the_next_run_continues(tmp_path, whole,
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     plan = toy_plan(tmp_path)
     with file_limit(15_000), pytest.raises(WriteError, match="wanted to write there"):
-        run_toy(tmp_path, plan)
+        run_in_processes(tmp_path, plan)
     assert not contents(tmp_path).keys() & {"rows.npy"}
     assert SweepFolder(tmp_path).failed() == {}
     assert not run_toy(tmp_path, plan).failed
@@ -289,7 +294,7 @@ def test_an_input_that_is_damaged_while_a_step_reads_it_makes_nothing(
     """Also where the step then fails: no failure is recorded."""
     plan = toy_plan(tmp_path)
     damage_when_it_is_read(monkeypatch, "grid", lambda work: act(work.inputs[0] / "rows.npy"))
-    outcome = run_toy(tmp_path, plan, start=lambda _: Inline())
+    outcome = run_toy(tmp_path, plan)
     assert (outcome.failed, outcome.waiting) == ((), 0)
     assert same_as(whole, tmp_path, plan)
     assert runs(tmp_path, "end")["rows0"] == 2
@@ -305,7 +310,7 @@ def test_an_input_that_always_looks_damaged_is_made_three_times_again(tmp_path, 
         return step(work)
 
     monkeypatch.setitem(toysteps.STEPS, "grid", damaging)
-    outcome = run_toy(tmp_path, plan, start=lambda _: Inline())
+    outcome = run_toy(tmp_path, plan)
     assert f"it was made again {MOST_ATTEMPTS} times" in outcome.failed[0][1]
     assert runs(tmp_path, "end")["rows0"] <= 2 * (1 + MOST_ATTEMPTS)
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import socket
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pandas as pd
@@ -15,7 +16,6 @@ from simlab.experiments.options import InjectOptions, StudyOptions
 from simlab.representations.kinds import ATTENTION
 from simlab.results.results import ACROSS, ALIGNMENT, CHOSEN, INJECTION, WITHIN
 from simlab.sweeps import plan as kinds
-from support.lab.wufiles import write_wu_files
 
 ROOT = Path(__file__).parents[3]
 FILES = ROOT / "examples" / "sweeps"
@@ -25,7 +25,7 @@ OLD = {
     "ren2023-offline": {
         "experiments.md": 'The rows are not under today\'s preset `paper = "ren2023"`',
         "claims.md": "The 25 small BERTs are not under today's preset of Ren et al.",
-    },
+    }
 }
 # In the options of rows, and no choice of a protocol.
 NO_CHOICE = {"rows", "head_x", "head_y", CHOSEN, "undefined"}
@@ -34,7 +34,7 @@ COUNTS = {
     "phang2021-offline": {"finetune": 10, "extract": 12, "truncate": 10, "skip": 10, "grid": 44},
     "wu2020": {"finetune": 40, "extract": 44, "import": 6, "grid": 53, "freeze": 8, "localize": 4},
     "phang2021-preset-offline": {
-        **{"finetune": 4, "extract": 8, "truncate": 4, "skip": 4, "grid": 16, "blocks": 8},
+        **{"finetune": 4, "extract": 8, "truncate": 4, "skip": 4, "grid": 16, "blocks": 8}
     },
     "wu2020-offline": {"finetune": 3, "extract": 5, "grid": 12, "freeze": 1, "localize": 1},
     "ren2023": {"finetune": 75, "extract": 600, "align": 822, "inject": 24, "complexity": 300},
@@ -46,10 +46,10 @@ COUNTS = {
         "complexity": 100,
     },
     "ren2023-trained-offline": {
-        **{"pretrain": 5, "finetune": 5, "extract": 40, "align": 24, "inject": 20},
+        **{"pretrain": 5, "finetune": 5, "extract": 40, "align": 24, "inject": 20}
     },
     "two-architectures-offline": {
-        **{"pretrain": 10, "finetune": 10, "extract": 40, "grid": 33, "localize": 3},
+        **{"pretrain": 10, "finetune": 10, "extract": 40, "grid": 33, "localize": 3}
     },
     "training-run-offline": {"pretrain": 5, "extract": 100, "grid": 390},
 }
@@ -68,36 +68,48 @@ KEYS = {
 }
 
 
-@pytest.fixture
-def no_network(monkeypatch, tmp_path):
-    """Refuse every connection, and let no model be in the cache of the hub's client."""
-    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "no cache"))
+def write_wu_files(folder: Path) -> None:
+    """Write both corpora, and files for the rows of three ELMos, of which planning reads bytes."""
+    (folder / "ptb-dev.txt").write_text("Pierre joined the board .\nHe is old .\n")
+    (folder / "en_ewt-ud-dev.conllu").write_text("1\tFrom\t_\n2\there\t_\n\n")
+    for model in ("original", "4-layer", "transformer"):
+        for corpus in ("ptb", "ewt"):
+            (folder / f"elmo-{model}-{corpus}-dev.hdf5").write_bytes(b"layers")
+
+
+@pytest.fixture(scope="module")
+def plan_of(tmp_path_factory):
+    """Plan a file, once, where every connection is refused and no model is in the cache.
+
+    The files of sentences and of rows that are no part of the project are small.
+    """
 
     def refuse(*_):
         raise AssertionError("planning must not use the network")
 
-    monkeypatch.setattr(socket.socket, "connect", refuse)
+    folder = tmp_path_factory.mktemp("examples")
+    write_wu_files(folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(folder / "no cache"))
+        patch.setattr(socket.socket, "connect", refuse)
+        yield cache(lambda name: Sweep.from_file(FILES / f"{name}.toml").plan())
 
 
 def test_every_file_is_tested():
     assert {file.stem for file in FILES.glob("*.toml")} == COUNTS.keys()
 
 
-@pytest.fixture(autouse=True)
-def corpora(tmp_path, monkeypatch):
-    """The files of sentences and of rows that are no part of the project, small."""
+def test_a_missing_corpus_is_named(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_wu_files(tmp_path)
-
-
-def test_a_missing_corpus_is_named(tmp_path):
     (tmp_path / "ptb-dev.txt").unlink()
     with pytest.raises(UserError, match=r"ptb-dev.txt: wanted a file"):
         Sweep.from_file(FILES / "wu2020.toml").plan()
 
 
-def test_ten_models_are_in_the_grids_of_all_and_seven_have_attention():
-    plan = Sweep.from_file(FILES / "wu2020.toml").plan()
+def test_ten_models_are_in_the_grids_of_all_and_seven_have_attention(plan_of):
+    plan = plan_of("wu2020")
     sides = defaultdict(set)
     for job in plan.jobs:
         if job.kind == "grid" and job.params["comparison"] == "ORIG":
@@ -112,8 +124,8 @@ def test_ten_models_are_in_the_grids_of_all_and_seven_have_attention():
     assert not elmos & sides["ptb-dev", "attention-js"]
 
 
-def test_each_panel_of_localization_has_the_company_of_the_paper():
-    plan = Sweep.from_file(FILES / "wu2020.toml").plan()
+def test_each_panel_of_localization_has_the_company_of_the_paper(plan_of):
+    plan = plan_of("wu2020")
     found = {
         (job.params["task"], plan.jobs[job.needs[0]].params["comparison"])
         for job in plan.jobs
@@ -132,22 +144,22 @@ def test_each_panel_of_localization_has_the_company_of_the_paper():
 
 
 @pytest.mark.parametrize("name", sorted(COUNTS))
-def test_a_file_is_planned_without_a_network(name, no_network):
-    plan = Sweep.from_file(FILES / f"{name}.toml").plan()
+def test_a_file_is_planned_without_a_network(name, plan_of):
+    plan = plan_of(name)
     counts = plan.counts()
     assert {kind: counts[kind] for kind in COUNTS[name]} == COUNTS[name]
     keys = "\n".join(job.key for job in plan.jobs)
     assert hashlib.sha256(keys.encode()).hexdigest()[:16] == KEYS[name]
 
 
-def test_the_papers_choices_reach_the_jobs():
-    jobs = Sweep.from_file(FILES / "phang2021.toml").plan().jobs
+def test_the_papers_choices_reach_the_jobs(plan_of):
+    jobs = plan_of("phang2021").jobs
     tuned = next(job for job in jobs if job.kind == "finetune")
     assert tuned.params["recipe"]["max_steps"] == 10_000
     cut = next(job for job in jobs if job.kind == "truncate")
     assert cut.params["options"]["modes"] == ("untuned", "tuned", "tuned-orig")
     assert cut.params["options"]["recipe"]["learning_rate"] == 1e-5
-    jobs = Sweep.from_file(FILES / "wu2020.toml").plan().jobs
+    jobs = plan_of("wu2020").jobs
     scored = next(j for j in jobs if j.kind == "grid" and j.params["measure"] == "svcca")
     options = {"causal": False, "standardize": True, "truncation": 0.99, "top_k": None}
     assert scored.params["options"] == options
@@ -198,10 +210,10 @@ def committed(path):
 
 
 @pytest.mark.parametrize("path", ROWS, ids=lambda path: path.stem)
-def test_committed_rows_are_of_the_preset(path):
+def test_committed_rows_are_of_the_preset(path, plan_of):
     """Rows have the choices of their file under today's preset, or a page says that they do not."""
     rows = committed(path)
-    today = planned(Sweep.from_file(FILES / f"{path.stem}.toml").plan())
+    today = planned(plan_of(path.stem))
     if path.stem not in OLD:
         assert rows == today
         return

@@ -13,11 +13,11 @@ from simlab.sweeps.sources import Sources
 from support.hubserver import Fault
 from support.lab.hubs import publish, publish_data
 from support.lab.inline import Inline
+from support.lab.inline import run as launch
 from support.lab.runs import save_step
 
 NAME = "someone/tiny-bert"
-STEPS = (0, 1, 2, 4)
-HOW = {"durable": False, "figures": False}
+STEPS = (0, 1, 4)
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def run(hub, tmp_path, tiny_bert):
 
 
 def study(**more):
-    models = [{"name": NAME, "revisions": "step{0,1,2,4}"}]
+    models = [{"name": NAME, "revisions": "step{0,1,4}"}]
     grids = {"between": "steps", "estimator": "biased"}
     extract = [{"kind": kind, "limit": 4} for kind in ("mean", "cls")]
     return {"models": models, "tasks": ["rte"], "extract": extract, "grids": grids, **more}
@@ -72,7 +72,7 @@ def largest(run):
 def test_one_step_is_there_at_a_time_and_the_rows_are_the_same(run, hub, tmp_path):
     out, room = tmp_path / "a", int(1.9 * largest(run))
     engine, sweep = Watched(out), Sweep(study(max_disk=room, keep="results"))
-    report = sweep.run(out, engine=engine, **HOW)
+    report = launch(sweep, out, engine)
     assert (report.failed, report.waiting, report.done["fetch"]) == ((), 0, len(STEPS))
     assert max(engine.there) == 1
     # Both kinds of a step are extracted while it is there.
@@ -82,33 +82,34 @@ def test_one_step_is_there_at_a_time_and_the_rows_are_the_same(run, hub, tmp_pat
     assert in_cache() == set()
     assert len(hub.asked("GET", "model.safetensors")) == len(STEPS)
     hub.log.clear()
-    again = Sweep(study(max_disk=room, keep="results")).run(out, engine=engine, **HOW)
+    again = launch(Sweep(study(max_disk=room, keep="results")), out, engine)
     assert (dict(again.done), hub.log) == ({}, [])
-    Sweep(study()).run(tmp_path / "b", engine=Inline(), **HOW)
+    launch(Sweep(study()), tmp_path / "b")
     assert in_cache() == {*run.values()}
     assert rows(out).equals(rows(tmp_path / "b"))
     keys = [{j.key for j in Sweep.open(f).plan(f).jobs} for f in (out, tmp_path / "b")]
     assert keys[0] > keys[1]  # the jobs that download are more, and no other key is another
 
 
-def test_a_step_that_was_in_the_cache_is_read_there_and_stays(run, tmp_path):
+def test_a_sweep_that_is_stopped_and_whose_hub_fails_goes_on_and_cleans_up(run, hub, tmp_path):
+    """A step that was in the cache before is read there, and stays."""
     resolve(f"{NAME}@step1")
-    report = Sweep(study(max_disk=3 * largest(run))).run(
-        tmp_path / "a", engine=Watched(tmp_path / "a"), **HOW
-    )
-    assert report.done["fetch"] == len(STEPS) - 1
-    assert in_cache() == {run[1]}
-
-
-def test_a_sweep_that_was_stopped_goes_on_and_cleans_up(run, hub, tmp_path):
     out, sweep = tmp_path / "a", Sweep(study(max_disk=3 * largest(run)))
     with pytest.raises(KeyboardInterrupt):
-        sweep.run(out, engine=Watched(out, kills=3), **HOW)
+        launch(sweep, out, Watched(out, kills=2))
     assert len(list((out / "objects" / "fetch").glob("*/*"))) == 1
-    report = sweep.run(out, engine=Watched(out), **HOW)
-    assert (report.failed, report.waiting) == ((), 0)
+    commit = run[4].partition("@")[2]
+    hub.faults.append(Fault(f"{commit}/model.safetensors", status=404, code="EntryNotFound"))
+    report = launch(sweep, out, Watched(out))
+    ((title, error),) = report.failed
+    assert (title, error.startswith(f"model {run[4]}")) == (f"fetch {run[4]}", True)
+    fetched = len(hub.asked("GET", "model.safetensors"))
+    hub.faults.clear()
+    report = launch(sweep, out, Watched(out))
+    assert (report.failed, report.waiting, report.done["fetch"]) == ((), 0, 1)
     assert list((out / "objects" / "fetch").glob("*/*")) == []
-    assert len(hub.asked("GET", "model.safetensors")) == len(STEPS)
+    assert in_cache() == {run[1]}
+    assert len(hub.asked("GET", "model.safetensors")) == fetched + 1
 
 
 def test_the_announced_bytes_are_those_of_the_files(run):
@@ -122,19 +123,4 @@ def test_the_announced_bytes_are_those_of_the_files(run):
 
 def test_a_bound_that_is_smaller_than_a_step_is_one_line(run, tmp_path):
     with pytest.raises(UserError, match=r"^sweep, key max_disk: wanted at least .* takes alone"):
-        Sweep(study(max_disk=1000)).run(tmp_path / "a", engine=Watched(tmp_path / "a"), **HOW)
-
-
-def test_a_hub_that_fails_stops_the_jobs_of_one_step_and_the_next_command_goes_on(
-    run, hub, tmp_path
-):
-    sweep, engine = Sweep(study(max_disk=3 * largest(run))), Watched(tmp_path / "a")
-    commit = run[2].partition("@")[2]
-    hub.faults.append(Fault(f"{commit}/model.safetensors", status=404, code="EntryNotFound"))
-    report = sweep.run(tmp_path / "a", engine=engine, **HOW)
-    ((title, error),) = report.failed
-    assert (title, error.startswith(f"model {run[2]}")) == (f"fetch {run[2]}", True)
-    assert report.done["extract"] == 2 * (len(STEPS) - 1)
-    hub.faults.clear()
-    report = sweep.run(tmp_path / "a", engine=engine, **HOW)
-    assert (report.failed, report.waiting) == ((), 0)
+        launch(Sweep(study(max_disk=1000)), tmp_path / "a", Watched(tmp_path / "a"))

@@ -15,12 +15,11 @@ from simlab.tasks.hub import HubData, load_data
 from simlab.tasks.specs import COPIES
 from support.hubserver import commit_of
 from support.lab.hubs import publish_copy, publish_data
-from support.lab.inline import Inline
+from support.lab.inline import run
 from support.lab.taskrows import HELDOUT, published
 
 SUPER_GLUE = "aps/super_glue"
 GLUE, RTE = "nyu-mll/glue", "hub:nyu-mll/glue:rte"
-HOW = {"engine": Inline(), "durable": False, "figures": False}
 
 
 def move_main(hub):
@@ -65,13 +64,15 @@ def move_copy(hub):
     return commit_of(place)
 
 
-@pytest.mark.parametrize("task", ["rte", RTE, f"{RTE}@main", "cb"])
+@pytest.mark.parametrize(
+    "task", [f"{RTE}@main", "cb", *(pytest.param(n, marks=pytest.mark.deep) for n in ("rte", RTE))]
+)
 def test_rows_of_two_commits_are_not_mixed(hub, tmp_path, tiny_bert, task):
     """SuperGLUE is read from the hub's copy in Parquet, whose branch moves with the data."""
     is_copy = task == "cb"
     old = publish_copy(hub, SUPER_GLUE, "cb", "cb") if is_copy else publish_rte(hub)
     sweep, out = sweep_of(tiny_bert, "mean", task), tmp_path / "out"
-    assert sweep.run(out, **HOW).failed == ()
+    assert run(sweep, out).failed == ()
     first = extracted(sweep, out)
     assert first[1] == {HELDOUT}
     new = move_copy(hub) if is_copy else move_main(hub)
@@ -79,14 +80,14 @@ def test_rows_of_two_commits_are_not_mixed(hub, tmp_path, tiny_bert, task):
     forget()
     hub.log.clear()
     more = sweep_of(tiny_bert, ["mean", "cls"], task)
-    report = more.run(out, **HOW)
+    report = run(more, out)
     assert (report.failed, report.done["extract"]) == ((), 1)  # the rows of kind cls alone
     keys, counts = extracted(more, out)
     assert (keys > first[0], counts) == (True, {HELDOUT})
     assert hub.asked("GET", old)
     assert not hub.asked("GET", new)
     other = tmp_path / "other"
-    assert sweep.run(other, **HOW).failed == ()
+    assert run(sweep, other).failed == ()
     assert extracted(sweep, other)[1] == {4}
     assert not extracted(sweep, other)[0] & keys
     if is_copy:
@@ -94,7 +95,7 @@ def test_rows_of_two_commits_are_not_mixed(hub, tmp_path, tiny_bert, task):
         forget()
         last = sweep_of(tiny_bert, ["mean", "cls", "word-last"], task)
         with pytest.raises(UserError, match=rf"task cb at commit {old}: .* Revision Not Found"):
-            last.run(out, **HOW)
+            run(last, out)
 
 
 def test_the_commit_is_in_the_key(hub, tmp_path):

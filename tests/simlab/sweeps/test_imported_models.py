@@ -10,7 +10,7 @@ import simcore
 from simlab import Sweep, load_representations
 from simlab.errors import UserError
 from support.lab.elmofiles import SMALL, write_elmo
-from support.lab.inline import Inline
+from support.lab.inline import run
 from support.pages import ROOT
 
 # Words of the tiny BERT's vocabulary.
@@ -64,10 +64,6 @@ def content(tiny_bert, corpus, theirs, tmp_path):
     }
 
 
-def run(sweep, out):
-    return sweep.run(out, engine=Inline(), durable=False, figures=False)
-
-
 def test_one_joint_grid_has_bert_elmo_and_rows_of_another_program(content, theirs, tmp_path):
     sweep, out = Sweep(content), tmp_path / "out"
     report = run(sweep, out)
@@ -98,10 +94,9 @@ def test_one_joint_grid_has_bert_elmo_and_rows_of_another_program(content, their
     assert again.done == {"import": 1, "grid": 2}
 
 
-def test_rows_of_a_task_have_its_split(content, theirs, tmp_path, reviews):
+def test_rows_of_a_task_have_its_split(content, theirs, tmp_path, entry):
     """Layers of the held-out rows of a task that the sweep fine-tunes on."""
-    task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
-    task |= {"heldout_size": 10}
+    task = {**entry, "heldout_size": 10}
     file = tmp_path / "layers.npz"
     np.savez(file, *np.random.default_rng(1).normal(size=(2, 10, 3)).astype(np.float32))
     rows = {"on": task, "kind": "cls", "split": "heldout", "file": str(file)}

@@ -5,11 +5,12 @@ import pytest
 
 from simlab import Sweep
 from simlab.errors import UserError
+from simlab.results.results import JOINT
 from simlab.sweeps import comparisons
 from simlab.sweeps.spec import make_spec
 from simlab.sweeps.sweep import make_plan
 from support.lab.commandline import check_refused
-from support.lab.inline import Inline
+from support.lab.inline import run
 from support.lab.runs import save_runs
 
 SEEDS, STEPS = (0, 1), (2, 10, 100)
@@ -21,38 +22,50 @@ def runs(tiny_bert, tmp_path_factory):
     return save_runs(tiny_bert.path, tmp_path_factory.mktemp("runs"), SEEDS, STEPS)
 
 
-def content(name, reviews, grids, **changes):
-    task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
+def content(name, entry, grids, **changes):
     models = [{"name": name, "revisions": "checkpoint-*"}]
-    return {"models": models, "tasks": [task], "grids": grids, **changes}
+    return {"models": models, "tasks": [entry], "grids": grids, **changes}
 
 
 def steps_of(plan):
-    """The comparison, the seed of both sides, and the two steps of every grid."""
-    grids = (job.params for job in plan.jobs if job.kind == "grid")
+    """The comparison, the seed of both sides, and the two steps of every grid of two members."""
+    grids = (job.params for job in plan.jobs if job.kind == "grid" and job.params["y"])
     sides = ((grid["comparison"], grid["x"][0], grid["y"][0]) for grid in grids)
     return [(name, x["seed"], y["seed"], x["step"], y["step"]) for name, x, y in sides]
 
 
-def test_two_seeds_at_three_steps_are_six_members(runs, reviews, tmp_path):
-    sweep, out = Sweep(content(runs, reviews, BIASED)), tmp_path / "out"
-    report = sweep.run(out, engine=Inline(), durable=False, figures=False)
+@pytest.fixture(scope="module")
+def made(runs, entry, tmp_path_factory):
+    """The rows of a sweep with every kind of grid, its folder, and its file."""
+    grids = [
+        BIASED,
+        {"between": "steps", **BIASED},
+        {"between": "steps", "layer": [0, 2], **BIASED},
+        {"between": "joint", **BIASED},
+    ]
+    file = content(runs, entry, grids, extract={"kind": "mean"})
+    sweep, out = Sweep(file), tmp_path_factory.mktemp("sweep") / "out"
+    report = run(sweep, out)
     assert (report.failed, report.waiting) == ((), 0)
-    rows = sweep.results(out)
+    return sweep.results(out), out, file
+
+
+def test_two_seeds_at_three_steps_are_six_members(made):
+    rows = made[0]
     own = rows[rows["comparison"] == "ORIG-ORIG"]
     wanted = {(seed, step) for seed in SEEDS for step in STEPS}
     assert {*zip(own["seed_x"], own["step_x"], strict=True)} == wanted
     assert (own["step_x"] == own["step_y"]).all()
     assert set(own["label_x"]) == {f"mini-ORIG[{seed}] @ {step}" for seed, step in wanted}
-    off = own[(own["layer_x"] > 0) & (own["layer_x"] < own["layer_y"])]
+    off = own[own["layer_x"] < own["layer_y"]]
     assert off.groupby(["layer_x", "layer_y"])["value"].nunique().eq(6).all()
     between = rows[rows["comparison"] == "ORIG[0]-ORIG[1]"]
     assert set(between["step_x"]) == set(STEPS)
     assert (between["step_x"] == between["step_y"]).all()
 
 
-def test_no_two_steps_share_an_extraction(runs, reviews):
-    plan = make_plan(make_spec(content(runs, reviews, BIASED, finetune={"seeds": "1..2"})))
+def test_no_two_steps_share_an_extraction(runs, entry):
+    plan = make_plan(make_spec(content(runs, entry, BIASED, finetune={"seeds": "1..2"})))
     assert plan.counts()["extract"] == 6 + 2 * 6
     assert plan.counts()["finetune"] == 2 * 6
     grids = [job.params for job in plan.jobs if job.kind == "grid"]
@@ -62,13 +75,13 @@ def test_no_two_steps_share_an_extraction(runs, reviews):
     assert all(one["x"][0]["step"] == one["y"][0]["step"] for one in pairs)
 
 
-def test_restarts_and_models_are_compared_at_equal_steps(runs, reviews, tiny_bert):
+def test_restarts_and_models_are_compared_at_equal_steps(runs, entry, tiny_bert):
     models = [
         {"name": runs, "revisions": "checkpoint-{2,10}", "label": "a"},
         {"name": runs, "revisions": "checkpoint-{10,100}", "label": "b"},
     ]
     grids = {"between": ["models", "restarts"]}
-    plan = make_plan(make_spec(content(runs, reviews, grids, models=models)))
+    plan = make_plan(make_spec(content(runs, entry, grids, models=models)))
     jobs = [job.params for job in plan.jobs if job.kind == "grid"]
     steps = [(one["comparison"], one["x"][0]["step"], one["y"][0]["step"]) for one in jobs]
     assert sorted(steps) == sorted(
@@ -76,17 +89,14 @@ def test_restarts_and_models_are_compared_at_equal_steps(runs, reviews, tiny_ber
     )
 
 
-def test_by_default_there_are_two_grids_for_each_step(runs, reviews, tmp_path):
-    grids = {"between": "steps", "estimator": "biased"}
-    sweep, out = Sweep(content(runs, reviews, grids)), tmp_path / "out"
+def test_by_default_there_are_two_grids_for_each_step(made):
     wanted = {("ORIG-last step", 2, 100), ("ORIG-last step", 10, 100)}
     wanted |= {("ORIG-previous step", 10, 2), ("ORIG-previous step", 100, 10)}
-    assert sorted(steps_of(sweep.plan())) == sorted(
+    planned = [one for one in steps_of(Sweep(made[2]).plan()) if one[0].endswith(" step")]
+    assert sorted(planned) == sorted(
         (name, seed, seed, x, y) for name, x, y in wanted for seed in (0, 1)
     )
-    report = sweep.run(out, engine=Inline(), durable=False, figures=False)
-    assert (report.failed, report.waiting) == ((), 0)
-    rows = sweep.results(out)
+    rows = made[0][made[0]["comparison"].str.endswith(" step")]
     assert {*zip(rows["comparison"], rows["step_x"], rows["step_y"], strict=True)} == wanted
     assert (rows["seed_x"] == rows["seed_y"]).all()
     cell = rows[(rows["layer_x"] == 2) & (rows["layer_y"] == 2)]
@@ -94,9 +104,9 @@ def test_by_default_there_are_two_grids_for_each_step(runs, reviews, tmp_path):
     assert (len(cell), cell["value"].round(12).nunique()) == (8, 6)
 
 
-def test_the_first_step_may_be_the_reference(runs, reviews):
+def test_the_first_step_may_be_the_reference(runs, entry):
     grids = {"between": "steps", "to": "first"}
-    found = steps_of(make_plan(make_spec(content(runs, reviews, grids))))
+    found = steps_of(make_plan(make_spec(content(runs, entry, grids))))
     assert {(name, x, y) for name, _, _, x, y in found} == {
         ("ORIG-first step", 10, 2),
         ("ORIG-first step", 100, 2),
@@ -110,9 +120,9 @@ def test_many_steps_have_two_grids_each():
     assert plan.counts()["grid"] == 2 * 153
 
 
-def test_each_fine_tuning_has_its_own_run(runs, reviews):
+def test_each_fine_tuning_has_its_own_run(runs, entry):
     grids = {"between": "steps", "to": "last", "stages": "ft"}
-    plan = make_plan(make_spec(content(runs, reviews, grids, finetune={"seeds": "1..2"})))
+    plan = make_plan(make_spec(content(runs, entry, grids, finetune={"seeds": "1..2"})))
     labels = [
         (job.params["x"][0]["label"], job.params["y"][0]["label"])
         for job in plan.jobs
@@ -132,16 +142,8 @@ def test_a_model_without_steps_is_refused():
         make_spec({**base, "grids": {"layer": 1}})
 
 
-def test_a_layer_is_compared_at_every_step_with_every_step(runs, reviews, tmp_path):
-    grids = [
-        {"between": "steps", "layer": [0, 2], "estimator": "biased", "kind": "mean"},
-        {"between": "joint", "estimator": "biased", "kind": "mean"},
-    ]
-    sweep = Sweep(content(runs, reviews, grids, extract={"kind": "mean"}))
-    out = tmp_path / "out"
-    report = sweep.run(out, engine=Inline(), durable=False, figures=False)
-    assert (report.failed, report.waiting) == ((), 0)
-    rows = sweep.results(out)
+def test_a_layer_is_compared_at_every_step_with_every_step(made):
+    rows = made[0]
     mine = rows[rows["comparison"].str.contains("steps, layer")]
     assert {*mine["comparison"]} == {
         f"{run} steps, layer {layer}"
@@ -151,7 +153,8 @@ def test_a_layer_is_compared_at_every_step_with_every_step(runs, reviews, tmp_pa
     assert len(mine) == 2 * 2 * 3 * 3
     assert ((mine["layer_x"] == mine["layer_y"]) & (mine["seed_x"] == mine["seed_y"])).all()
     places = ["label_x", "label_y", "layer_x", "layer_y"]
-    all_layers = rows.drop(mine.index).set_index(places)["value"]
+    joint = rows[rows["experiment"].eq(JOINT) & ~rows.index.isin(mine.index)]
+    all_layers = joint.set_index(places)["value"]
     values = mine.set_index(places)["value"]
     np.testing.assert_allclose(values, all_layers[values.index], rtol=1e-6)
     assert values.round(6).nunique() > 6
@@ -160,33 +163,34 @@ def test_a_layer_is_compared_at_every_step_with_every_step(runs, reviews, tmp_pa
     }
 
 
-def test_tiles_of_steps_share_a_grid(runs, reviews, monkeypatch):
+def test_tiles_of_steps_share_a_grid(runs, entry, monkeypatch):
     monkeypatch.setattr(comparisons, "TILE", dict.fromkeys(comparisons.TILE, 2))
     grids = {"between": "steps", "layer": 1, "measure": "svcca"}
-    plan = make_plan(make_spec(content(runs, reviews, grids)))
+    plan = make_plan(make_spec(content(runs, entry, grids)))
     jobs = [job.params for job in plan.jobs if job.kind == "grid"]
     assert len(jobs) == 2 * 3
     assert len({job["grid"] for job in jobs}) == 2
 
 
-def test_a_layer_beside_a_reference_adds_its_grid(runs, reviews):
+def test_a_layer_beside_a_reference_adds_its_grid(runs, entry):
     grids = {"between": "steps", "to": "last", "layer": 1}
-    plan = make_plan(make_spec(content(runs, reviews, grids)))
+    plan = make_plan(make_spec(content(runs, entry, grids)))
     assert plan.counts()["grid"] == 2 * (2 + 1)
 
 
-def test_a_layer_that_is_not_there_is_named(runs, reviews, tmp_path):
-    sweep = Sweep(content(runs, reviews, {"between": "steps", "layer": 9}))
-    report = sweep.run(tmp_path / "out", engine=Inline(), durable=False, figures=False)
+def test_a_layer_that_is_not_there_is_named(made):
+    sweep = Sweep({**made[2], "grids": {"between": "steps", "layer": 9}})
+    report = run(sweep, made[1])
+    assert "extract" not in report.done
     message = str(report.failed[0])
     assert "wanted layer 9" in message
     assert "found layers 0 to" in message
 
 
-def test_steps_by_steps_are_no_joint_grid_of_models(runs, reviews):
+def test_steps_by_steps_are_no_joint_grid_of_models(runs, entry):
     measures = [{"between": "steps", "layer": 1, "measure": ["neuronsim", "svcca"]}]
     with pytest.raises(UserError, match=r"localize: wanted joint grids of neuronsim and svcca"):
-        make_plan(make_spec(content(runs, reviews, measures, localize={})))
+        make_plan(make_spec(content(runs, entry, measures, localize={})))
 
 
 @pytest.mark.parametrize("how", [("--plan",), ("--out", "out")])

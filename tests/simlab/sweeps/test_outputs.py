@@ -11,6 +11,7 @@ from simlab.sweeps import outputs
 from simlab.sweeps.job import DAMAGED, DONE, Order, do
 from simlab.sweeps.outputs import DamagedError, MissingError, SweepFolder, read_record
 from simlab.sweeps.rows import read_rows
+from support.lab.inline import Inline
 from support.lab.toysweep import STEPS, run_toy, runs, toy_plan
 
 
@@ -93,7 +94,10 @@ def test_an_output_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("needed", [1, 2])  # a folder, and rows
-def test_an_input_that_a_file_system_shows_late_is_waited_for(orders, needed, tmp_path):
+def test_an_input_that_a_file_system_shows_late_is_waited_for(
+    orders, needed, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(outputs, "_LOOK_SECONDS", 0.05)
     for order in orders[: 2 * needed + 2 : 2]:
         assert do(order).state == DONE
     hasty, patient = orders[2 * needed + 2 : 2 * needed + 4]
@@ -101,7 +105,7 @@ def test_an_input_that_a_file_system_shows_late_is_waited_for(orders, needed, tm
     place = SweepFolder(tmp_path).place(job.kind, job.key)
     hidden = place.rename(tmp_path / "hidden")
     assert do(hasty).state == DAMAGED
-    threading.Timer(1, lambda: hidden.rename(place)).start()
+    threading.Timer(0.2, lambda: hidden.rename(place)).start()
     assert do(patient).state == DONE
 
 
@@ -149,7 +153,7 @@ def test_a_record_of_another_shape_is_none(text, tmp_path):
 
 def test_records_of_another_shape_are_damage_and_no_error(tmp_path):
     plan = toy_plan(tmp_path, seeds=1)
-    run_toy(tmp_path, plan)
+    run_toy(tmp_path, plan, start=lambda _: Inline())
     folder, job = SweepFolder(tmp_path), plan.jobs[1]
     record = folder.place(job.kind, job.key) / "object.json"
     record.write_text(f'{{"key": "{job.key}", "bytes": 1, "files": {{"rows.npy": "abc"}}}}')
@@ -160,6 +164,6 @@ def test_records_of_another_shape_are_damage_and_no_error(tmp_path):
     (folder.failures / "key.json").write_text("[]")
     (folder.log / "other.jsonl").write_text('{"a": 1}\n{"kind": "grid", "sec')
     (tmp_path / "plan.json").write_text("[]")
-    assert not run_toy(tmp_path, plan).done
+    assert not run_toy(tmp_path, plan, start=lambda _: Inline()).done
     assert folder.failed() == {}
     assert {kind for kind, _ in folder.finished()} == set(plan.counts())

@@ -239,29 +239,6 @@ def test_a_paper_sets_what_the_file_leaves_open():
     assert tuned.params["recipe"]["epochs"] == 1
 
 
-def test_experiments_are_planned():
-    plan = plan_of(
-        truncate={"modes": ["untuned", "tuned-orig"]},
-        skip=True,
-        freeze={"bottom": 2},
-        inject={"methods": ["linear", "itself"], "layer": [1, 2], "directions": "one"},
-        align={"methods": ["linear", "inn"], "within": True},
-        complexity=True,
-        blocks=True,
-        localize=True,
-        grids=[{"measure": ["neuronsim", "svcca"], "between": ["within", "joint"]}],
-    )
-    counts = plan.counts()
-    assert counts["finetune"] == 4  # two seeds, each with and without frozen layers
-    assert (counts["truncate"], counts["skip"], counts["freeze"]) == (2, 2, 1)
-    assert counts["inject"] == 2  # one pair of seeds at two layers
-    assert counts["align"] == 6  # two methods: between the seeds, and within ORIG and FT
-    assert counts["complexity"] == 6
-    assert counts["blocks"] == 6  # grids of three models with themselves by two measures
-    assert counts["localize"] == 1
-    assert all(max(job.needs, default=-1) < number for number, job in enumerate(plan.jobs))
-
-
 def test_injected_models_read_texts_of_the_length_in_the_file():
     """Models that are pretrained here may have fewer positions than the paper has tokens."""
     paper = {"paper": "ren2023", "finetune": {"seeds": "1..2"}}

@@ -3,15 +3,13 @@
 import pytest
 
 from simcore import cka_grid
-from simlab import Sweep, extract
+from simlab import Sweep, TaskOptions, extract, load_representations, load_task
 from simlab.errors import UserError
-from simlab.representations.folder import load_representations
 from simlab.store.files import read_json
 from simlab.sweeps.disk import checkpoint_bytes
 from simlab.sweeps.spec import make_spec
 from simlab.sweeps.sweep import make_plan
-from simlab.tasks import TaskOptions, load_task
-from support.lab.inline import Inline
+from support.lab.inline import run
 
 SIZE = {"layers": 2, "hidden": 8, "heads": 2, "max_steps": 3, "batch_size": 8, "max_length": 24}
 MINI = {"pretrain": {"texts": ["rt"], **SIZE}, "seeds": "0..2", "label": "mini"}
@@ -116,7 +114,7 @@ def test_each_kept_step_is_read_from_one_pretraining():
     assert len({job.key for job in of_original}) == len(of_original) == 3 * 3 * 2
     assert {job.params["step"] for job in of_original} == {0, 1, 3}
     assert {(g["comparison"], g["x"][0]["step"], g["y"][0]["step"]) for g in grids_of(jobs)} >= {
-        *(("ORIG-last step", 0, 3), ("ORIG-last step", 1, 3), ("ORIG[0]-ORIG[1]", 1, 1)),
+        *(("ORIG-last step", 0, 3), ("ORIG-last step", 1, 3), ("ORIG[0]-ORIG[1]", 1, 1))
     }
     between = [grid for grid in grids_of(jobs) if "[" in grid["comparison"]]
     assert all(grid["x"][0]["step"] == grid["y"][0]["step"] for grid in between)
@@ -165,13 +163,12 @@ def test_bytes_are_guessed_from_the_recipe():
 
 
 @pytest.fixture(scope="module")
-def content(tiny_bert, reviews):
+def content(tiny_bert, entry):
     """A file with two models to pretrain, and every job that reads the original."""
-    task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
-    pretraining = {"texts": [task], **SIZE, "tokenizer": str(tiny_bert.path), "vocabulary": 0}
+    pretraining = {"texts": [entry], **SIZE, "tokenizer": str(tiny_bert.path), "vocabulary": 0}
     return {
         "models": [{"pretrain": pretraining, "seeds": [0, 1], "label": "mini"}],
-        "tasks": [task],
+        "tasks": [entry],
         "finetune": {"max_steps": 2, "seeds": 7},
         "extract": {"kind": "mean", "stages": ["orig", "ft", "random"]},
         "grids": [{"estimator": "biased", "between": ["tuning", "restarts"]}],
@@ -184,7 +181,7 @@ def content(tiny_bert, reviews):
 @pytest.mark.slow
 def test_a_whole_sweep_of_models_that_are_made_in_it(content, tmp_path):
     sweep = Sweep(content)
-    report = sweep.run(tmp_path / "out", engine=Inline(), durable=False, figures=False)
+    report = run(sweep, tmp_path / "out")
     assert report.failed == ()
     assert report.done == sweep.plan().counts()
     assert report.done["pretrain"] == 2
@@ -192,7 +189,7 @@ def test_a_whole_sweep_of_models_that_are_made_in_it(content, tmp_path):
     assert {"mini-ORIG[0]", "mini-FT[0]"} <= {*frame["label_x"], *frame["label_y"]}
     between = frame[frame["comparison"] == "ORIG[0]-ORIG[1]"]
     assert 0 < between["value"].iloc[-1] < 1
-    again = sweep.run(tmp_path / "out", engine=Inline(), durable=False, figures=False)
+    again = run(sweep, tmp_path / "out")
     assert not again.done
 
 
@@ -205,7 +202,7 @@ def test_a_step_is_extracted_and_tuned_as_it_was_kept(content, tmp_path):
     few = {name: content[name] for name in ("tasks", "finetune", "truncate", "inject")}
     sweep = Sweep({**few, "models": [stepped], "grids": grids, "keep": "all"})
     out = tmp_path / "out"
-    report = sweep.run(out, engine=Inline(), durable=False, figures=False)
+    report = run(sweep, out)
     assert (report.failed, report.done["pretrain"]) == ((), 2)
     rows = sweep.results(out)
     found = rows[(rows["comparison"] == "ORIG-last step") & (rows["layer_x"] == rows["layer_y"])]
@@ -234,7 +231,7 @@ def test_pretrained_models_stay_where_checkpoints_go(content, tmp_path):
     for keep, kinds in places.items():
         out = tmp_path / keep
         sweep = Sweep({**few, "keep": keep})
-        sweep.run(out, engine=Inline(), durable=False, figures=False)
+        run(sweep, out)
         weights = {
             file.relative_to(out / "objects").parts[0] for file in out.rglob("*.safetensors")
         }

@@ -17,7 +17,7 @@ from simlab.sweeps.spec import make_spec
 from simlab.sweeps.sweep import make_plan
 from support.hubserver import commit_of
 from support.lab.hubs import publish, publish_data
-from support.lab.inline import Inline
+from support.lab.inline import Inline, run
 
 NAME = "someone/tiny-bert"
 OLD, NEW = "1" * 40, "2" * 40
@@ -122,7 +122,7 @@ def test_a_sweep_downloads_everything_once_and_keeps_its_commit(hub, tmp_path, t
     commit = commit_of(hub.folder("a/bert-seed_0"))
     for folder in (hub.folder("a/bert-seed_0"), hub.folder("a/bert-seed_1")):
         (folder / "added_tokens.json").write_text("{}")  # main moves
-    more = Sweep({**content, "finetune": {"max_steps": 2}, "extract": {"kind": "mean"}})
+    more = Sweep({**content, "finetune": {"max_steps": 1}, "extract": {"kind": "cls"}})
     assert more.run(out, **how).failed == ()
     assert hub.log == []
     models = {job.hints["model"] for job in more.plan(out).jobs if "model" in job.hints}
@@ -139,18 +139,17 @@ def test_a_damaged_memory_is_made_anew(cache, tmp_path, content):
     assert memory.read_bytes() == whole
 
 
-def test_jobs_load_the_revision(cache, tmp_path, reviews):
-    task = {"name": str(reviews), "text_column": "body", "label_column": "verdict"}
-    sweep = Sweep({"models": [NAME], "tasks": [task], "grids": {"estimator": "biased"}})
+def test_jobs_load_the_revision(cache, tmp_path, entry):
+    sweep = Sweep({"models": [NAME], "tasks": [entry], "grids": {"estimator": "biased"}})
     sweep.plan()
     out = tmp_path / "out"
-    report = sweep.run(out, engine=Inline(), durable=False, figures=False)
+    report = run(sweep, out)
     assert report.failed == ()
     (made,) = (out / "objects" / "extract").glob("*/*")
     manifest = json.loads((made / "manifest.json").read_text())
     assert manifest["model"] == f"{NAME}@{NEW}"
     (cache / "refs" / "main").write_text(OLD)
-    assert not sweep.run(out, engine=Inline(), durable=False, figures=False).done
+    assert not run(sweep, out).done
 
 
 def test_every_step_of_a_training_run_is_the_revision_of_its_name(hub, tmp_path, tiny_bert):

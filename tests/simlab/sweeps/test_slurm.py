@@ -27,6 +27,8 @@ needs_submitit = pytest.mark.skipif(
 
 @pytest.fixture
 def slurm(tmp_path, monkeypatch):
+    """Commands of Slurm, and a submitit that waits a second for the result of a dead task."""
+    monkeypatch.setattr("submitit.core.core.Job._results_timeout_s", 1)
     fake = FakeSlurm(tmp_path / "slurm", monkeypatch)
     yield fake
     fake.kill()
@@ -62,51 +64,29 @@ def test_the_plan_runs_as_job_arrays(slurm, tmp_path):
 
 @needs_submitit
 @pytest.mark.slow
-def test_a_task_that_dies_is_tried_again(slurm, tmp_path):
-    plan = toy_plan(tmp_path, seeds=2, fate={"ft0": ["SIGKILL"]})
-    outcome, deaths = run_on_slurm(tmp_path, plan)
-    (death,) = deaths
-    assert (death.outside, "ended as FAILED" in str(death)) == (False, True)
-    assert sum(outcome.done.values()) == len(plan)
+def test_tasks_that_are_warned_cancelled_and_killed_are_no_fault_of_their_jobs(slurm, tmp_path):
+    """Slurm warns a task 90 seconds before its end: a job that needs no more than those is done."""
 
-
-def run_while(act, root, **options):
-    """Run one seed, and have `act` happen while its first task is at work."""
-
-    def wait():
-        wait_for((root / "runs.txt").exists)
-        act(int((root / "runs.txt").read_text().split()[2]))
-        (root / "go").touch()
-
-    thread = threading.Thread(target=wait)
-    thread.start()
-    plan = toy_plan(root, seeds=1, wait=str(root / "go"))
-    outcome, deaths = run_on_slurm(root, plan, **options)
-    thread.join()
-    assert sum(outcome.done.values()) == len(plan)
-    return [death.outside for death in deaths]
-
-
-@needs_submitit
-@pytest.mark.slow
-def test_a_cancelled_task_is_no_fault_of_its_job(slurm, tmp_path):
-    def cancel(_):
+    def disturb():
+        wait_for((tmp_path / "runs.txt").exists)
+        os.kill(int((tmp_path / "runs.txt").read_text().split()[2]), signal.SIGUSR2)
+        time.sleep(0.5)
         (slurm.folder / "1.state").write_text("CANCELLED by 0")
         slurm.kill()
+        (tmp_path / "go").touch()
 
-    assert run_while(cancel, tmp_path) == [True]
-
-
-@needs_submitit
-@pytest.mark.slow
-def test_the_warning_before_the_end_of_a_task_is_no_error_of_its_job(slurm, tmp_path):
-    """Slurm sends it 90 seconds early; a job that needs no more than those is done."""
-
-    def warn(process):
-        os.kill(process, signal.SIGUSR2)
-        time.sleep(0.5)
-
-    assert run_while(warn, tmp_path, slurm=["time=5"]) == []
+    thread = threading.Thread(target=disturb)
+    thread.start()
+    plan = toy_plan(tmp_path, seeds=1, wait=str(tmp_path / "go"), fate={"rows0": ["SIGKILL"]})
+    outcome, deaths = run_on_slurm(tmp_path, plan, slurm=["time=5", "mem_per_cpu=4G"])
+    thread.join()
+    assert sum(outcome.done.values()) == len(plan)
+    assert [death.outside for death in deaths] == [True, False]
+    assert "ended as FAILED" in str(deaths[1])
+    for script in slurm.scripts():  # the memory of a core takes the place of the usual one
+        assert "--time=5\n" in script
+        assert "--mem-per-cpu=4G\n" in script
+        assert "--mem=" not in script  # sbatch refuses both
 
 
 @needs_submitit
@@ -125,15 +105,6 @@ def test_how_a_task_ended_is_told(state, outside, words):
     watcher = SimpleNamespace(get_state=lambda *_, **__: state)
     death = death_of(SimpleNamespace(watcher=watcher, job_id="7_0"), ValueError("no output"))
     assert (death.outside, words in str(death)) == (outside, True), str(death)
-
-
-@needs_submitit
-@pytest.mark.slow
-def test_a_memory_of_each_core_takes_the_place_of_the_usual_one(slurm, tmp_path):
-    run_on_slurm(tmp_path, toy_plan(tmp_path, seeds=1), slurm=["mem_per_cpu=4G"])
-    for script in slurm.scripts():
-        assert "--mem-per-cpu=4G\n" in script
-        assert "--mem=" not in script  # sbatch refuses both
 
 
 @needs_submitit

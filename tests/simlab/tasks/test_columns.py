@@ -3,8 +3,9 @@
 import pandas as pd
 import pytest
 
+from simlab import TaskOptions, load_task
 from simlab.errors import UserError
-from simlab.tasks import TaskOptions, hub, load_corpus, load_task
+from simlab.tasks import hub, load_corpus
 from simlab.tasks.load import guess_columns
 from simlab.tasks.specs import ENCODINGS, QUESTIONS
 from support.lab.taskrows import published, write_published

@@ -6,8 +6,9 @@ import json
 import pandas as pd
 import pytest
 
+from simlab import TaskOptions, load_task
 from simlab.errors import UserError
-from simlab.tasks import TASKS, TaskOptions, load_task
+from simlab.tasks import TASKS
 from simlab.tasks.files import read_file, read_sentences
 from simlab.tasks.load import open_tables
 

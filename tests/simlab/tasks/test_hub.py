@@ -3,8 +3,9 @@
 import datasets
 import pytest
 
+from simlab import TaskOptions, load_task
 from simlab.errors import UserError
-from simlab.tasks import TaskOptions, hub, load_task
+from simlab.tasks import hub
 
 
 def split(count, offset=0, label=None):

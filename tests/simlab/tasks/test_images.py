@@ -6,8 +6,9 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
+from simlab import TaskOptions, load_task
 from simlab.errors import UserError
-from simlab.tasks import TaskOptions, load_corpus, load_task
+from simlab.tasks import load_corpus
 
 
 def test_the_digits_are_those_of_the_library():
@@ -91,8 +92,7 @@ def test_the_fingerprint_is_that_of_the_content(tmp_path):
     assert after.text_fingerprint != before.text_fingerprint
 
 
-@pytest.mark.parametrize("form", ["save_to_disk", "parquet"])
-@pytest.mark.parametrize("column", ["image", "scan"])
+@pytest.mark.parametrize("form, column", [("save_to_disk", "image"), ("parquet", "scan")])
 def test_a_data_set_with_a_column_of_pictures(tmp_path, form, column):
     pictures = [drawn(row) for row in range(20)]
     labels = [("cat", "dog")[row % 2] for row in range(20)]

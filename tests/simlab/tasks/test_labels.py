@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from simlab import TaskOptions, load_task
 from simlab.errors import UserError
-from simlab.tasks import TaskOptions, load_task
 
 FORMATS = ("csv", "tsv", "json", "jsonl", "parquet", "typed.jsonl", "typed.parquet")
 CODES = [*range(12)] * 3

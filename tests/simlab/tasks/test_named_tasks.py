@@ -8,6 +8,7 @@ import pytest
 import sklearn.metrics
 from scipy import stats
 
+from simlab import TaskOptions, finetune, load_representations, load_task
 from simlab.errors import UserError
 from simlab.experiments.truncate import TruncationOptions, cut_model, majority_rows, tfidf_rows
 from simlab.models.batches import batches, collator
@@ -16,10 +17,8 @@ from simlab.models.evaluate import predict_logits, predictions_of
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.tokens import encode
-from simlab.representations.folder import load_representations
-from simlab.tasks import TASKS, Examples, Task, TaskOptions, load_task
+from simlab.tasks import TASKS, Examples, Task
 from simlab.tasks.specs import ENCODINGS
-from simlab.training.finetune import finetune
 from simlab.training.recipes import Recipe
 from support.lab.taskrows import FORMATS, HELDOUT, TRAIN, published, write_published
 from support.lab.tinymodels import LAYERS, save_tiny_model

@@ -3,7 +3,7 @@
 import pandas as pd
 import pytest
 
-from simlab.tasks import TaskOptions, load_task
+from simlab import TaskOptions, load_task
 from simlab.tasks.specs import TWIN_SIMILARITY, group_twins
 from support.lab.tinymodels import GOOD
 
@@ -22,6 +22,7 @@ def test_twins_are_one_group():
 
 
 @pytest.mark.assets
+@pytest.mark.deep
 def test_quartz_keeps_twins_on_one_side_and_imdb_has_reviews():
     task = load_task("quartz")
     texts = pd.Series([*task.train.texts, *task.heldout.texts])

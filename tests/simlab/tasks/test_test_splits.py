@@ -3,9 +3,8 @@
 import datasets
 import pytest
 
-from simlab import TaskOptions, extract, load_task
+from simlab import TaskOptions, extract, load_representations, load_task
 from simlab.errors import UserError
-from simlab.representations.folder import load_representations
 from simlab.tasks import TASKS, load_test
 from simlab.tasks.corpus import Corpus
 from support.lab.taskrows import FORMATS, HELDOUT, published, write_published
@@ -56,14 +55,6 @@ def test_data_without_a_test_split_of_their_own_are_refused(name):
     wanted = r"^split='test': wanted a task with a test split of its own \(cola, .*\), found "
     with pytest.raises(UserError, match=f"{wanted}{name}$"):
         load_test(name)
-
-
-def test_a_folder_without_the_file_names_the_split(tmp_path):
-    splits = published("mrpc")
-    del splits["test"]
-    folder = write_published(tmp_path / "mrpc", "mrpc", splits)
-    with pytest.raises(UserError, match="test"):
-        load_test(f"mrpc:{folder}")
 
 
 def test_the_rows_of_a_test_split_are_extracted(tmp_path, folders, tiny_bert):

@@ -5,13 +5,12 @@ import pytest
 import torch
 
 from simcore import reference
-from simlab import CKACallback
+from simlab import CKACallback, read_results
 from simlab.models.batches import batches
 from simlab.models.load import load_classifier, load_tokenizer
 from simlab.models.sources import resolve
 from simlab.models.states import HiddenStates
 from simlab.models.tokens import encode
-from simlab.results.reading import read_results
 from simlab.results.results import TRAINING
 from support.lab.tinymodels import LAYERS, save_tiny_decoder
 from support.tolerance import FLOAT32_CKA_ABSOLUTE, assert_same_forward
@@ -94,8 +93,7 @@ def states(model, tokenizer, encoded, pooling):
     return layers
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean"])
-@pytest.mark.parametrize("estimator", ["biased", "unbiased"])
+@pytest.mark.parametrize("pooling, estimator", [("cls", "biased"), ("mean", "unbiased")])
 def test_values_are_the_cka_of_now_with_the_initial_state(
     tmp_path, tiny_bert, review_task, tokenizer, rows, pooling, estimator
 ):

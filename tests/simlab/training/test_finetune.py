@@ -11,17 +11,14 @@ import numpy as np
 import pytest
 from transformers import ReformerConfig, ReformerModel
 
+from simlab import TaskOptions, finetune, load_task, read_results
 from simlab.errors import UserError
 from simlab.models.checkpoint import read_evaluation
-from simlab.models.load import load_tokenizer
-from simlab.models.sources import resolve
-from simlab.results.reading import read_results
 from simlab.store.files import hash_file
-from simlab.tasks import TaskOptions, load_task
-from simlab.training.finetune import CKA_RESULTS, finetune
+from simlab.training.finetune import CKA_RESULTS
 from simlab.training.recipes import Recipe
 from support.lab.commandline import check_refused
-from support.lab.tinymodels import COLUMNS, LETTERS, save_tiny_model, tiny_tokenizer
+from support.lab.tinymodels import COLUMNS, tiny_tokenizer
 
 RECIPE = Recipe(epochs=6, learning_rate=5e-3, batch_size=8, max_length=24)
 
@@ -55,12 +52,14 @@ def test_it_learns_and_plain_from_pretrained_loads_it(uninterrupted, review_task
 
 
 def test_the_same_seed_gives_the_same_weights_and_another_does_not(
-    tmp_path, tiny_bert, review_task, uninterrupted
+    tmp_path, tiny_bert, review_task
 ):
-    finetune(tiny_bert, review_task, tmp_path / "again", RECIPE)
-    finetune(tiny_bert, review_task, tmp_path / "other", replace(RECIPE, seed=2))
-    assert weights_hash(tmp_path / "again") == weights_hash(uninterrupted)
-    assert weights_hash(tmp_path / "other") != weights_hash(uninterrupted)
+    hashes = []
+    for name, seed in (("first", 1), ("again", 1), ("other", 2)):
+        recipe = replace(RECIPE, epochs=0.5, seed=seed)
+        finetune(tiny_bert, review_task, tmp_path / name, recipe)
+        hashes.append(weights_hash(tmp_path / name))
+    assert hashes[0] == hashes[1] != hashes[2]
 
 
 @pytest.mark.slow
@@ -242,17 +241,6 @@ def test_a_finished_folder_is_skipped_or_refused_or_replaced(tmp_path, tiny_bert
     assert read_evaluation(out)["recipe"]["seed"] == 9
 
 
-@pytest.mark.assets
-def test_regression_on_real_pairs(tmp_path):
-    task = load_task("stsb", TaskOptions(train_size=32, heldout_size=32))
-    encoder = resolve(save_tiny_model(tmp_path / "bert", pieces=LETTERS))
-    finetune(encoder, task, tmp_path / "checkpoint", replace(RECIPE, epochs=1))
-    evaluation = read_evaluation(tmp_path / "checkpoint")
-    assert evaluation["metric"] == "spearman"
-    assert -1 <= evaluation["value"] <= 1
-    assert load_tokenizer(encoder)("a film", "a plot")["token_type_ids"][-1] == 1
-
-
 @pytest.mark.slow
 @pytest.mark.assets
 def test_real_minilm_fits_the_rows_it_has_seen(tmp_path, minilm):
@@ -270,13 +258,6 @@ def test_a_warm_up_longer_than_the_training_is_told(tmp_path, capfd, tiny_bert, 
     assert told in " ".join(capfd.readouterr().err.split())
     finetune(tiny_bert, review_task, tmp_path / "short", replace(recipe, warmup=2))
     assert "warm-up" not in capfd.readouterr().err
-
-
-@pytest.mark.parametrize("wrong", [{"epochs": 0}, {"learning_rate": -1.0}, {"batch_size": 0}])
-def test_a_senseless_recipe_is_refused(tmp_path, tiny_bert, review_task, wrong):
-    with pytest.raises(UserError, match=f"^{next(iter(wrong))}: wanted"):
-        finetune(tiny_bert, review_task, tmp_path / "checkpoint", replace(RECIPE, **wrong))
-    assert not list(tmp_path.iterdir())
 
 
 def test_seeds_make_a_folder_each_and_finish_one_by_one(tmp_path, tiny_bert, reviews, simcore):
@@ -304,17 +285,6 @@ def test_seeds_make_a_folder_each_and_finish_one_by_one(tmp_path, tiny_bert, rev
         assert found in errors[0]
 
 
-@pytest.mark.parametrize("label", ["2.5", "same"])
-def test_labels_that_are_all_the_same_are_refused(tmp_path, tiny_bert, simcore, label):
-    table = tmp_path / "same.csv"
-    table.write_text("text,label\n" + "".join(f"the film {i},{label}\n" for i in range(20)))
-    out = tmp_path / "out"
-    code, _, errors = simcore("finetune", tiny_bert.path, table, "--out", out)
-    assert (code, len(errors)) == (2, 1)
-    assert "wanted at least two different labels" in errors[0]
-    assert not out.exists()
-
-
 def test_one_held_out_row_is_too_few_for_cka(tmp_path, tiny_bert, reviews, simcore):
     out = tmp_path / "ft"
     arguments = (tiny_bert.path, reviews, *COLUMNS, "--heldout-size", 1, "--max-steps", 1)
@@ -333,10 +303,9 @@ def test_splits_without_variation_are_refused(tmp_path, tiny_bert, split):
 
     labels = {"train": [0.5, 1.5], "heldout": [0.5, 1.5], split: [2.5, 2.5]}
     task = Task("scores", *(examples(name, labels[name]) for name in ("train", "heldout")))
-    name = {
-        "train": r"training rows \(train_size\)",
-        "heldout": r"held-out rows \(heldout_size\)",
-    }[split]
+    name = {"train": r"training rows \(train_size\)", "heldout": r"held-out rows \(heldout_size\)"}[
+        split
+    ]
     with pytest.raises(UserError, match=rf"{name}: wanted at least two .* found \[2.5\]"):
         finetune(tiny_bert, task, tmp_path / "checkpoint", RECIPE)
 

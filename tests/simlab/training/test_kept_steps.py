@@ -9,11 +9,9 @@ import torch
 from torch.nn.functional import cross_entropy
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from simlab import extract, pretrain
+from simlab import TaskOptions, extract, load_representations, load_task, pretrain
 from simlab.models.load import load_tokenizer
 from simlab.models.sources import resolve, training_runs
-from simlab.representations.folder import load_representations
-from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.corpus import load_texts
 from simlab.training.pretrain import read_pretraining
 from simlab.training.recipes import Pretraining, log_steps
@@ -95,7 +93,8 @@ def test_the_loss_is_that_of_the_next_words(whole):
     assert found["loss"] == pytest.approx(torch.cat(losses).mean().item(), rel=1e-4)
 
 
-@pytest.mark.parametrize("broken", [2, 10])  # before the Trainer's first checkpoint, and after it
+# Before the Trainer's first checkpoint, and after it.
+@pytest.mark.parametrize("broken", [pytest.param(2, marks=pytest.mark.deep), 10])
 def test_a_run_that_was_broken_off_keeps_the_same_steps(whole, tmp_path, monkeypatch, broken):
     def on_step_end(self, args, state, control, **kwargs):
         if state.global_step == broken:
@@ -131,6 +130,7 @@ def same_files(one, other, name):
     return filecmp.cmp(one / name, other / name, shallow=False)
 
 
+@pytest.mark.deep
 def test_a_run_that_was_broken_off_while_it_measures_ends_as_usual(whole, tmp_path, monkeypatch):
     measure, calls = sys.modules["simlab.training.pretrain"]._measure, []
 

@@ -3,12 +3,11 @@
 import numpy as np
 import pytest
 
-from simlab import finetune, pretrain
+from simlab import TaskOptions, finetune, load_task, pretrain
 from simlab.errors import UserError
 from simlab.models.load import load_tokenizer
 from simlab.models.sources import resolve
 from simlab.store.files import hash_file
-from simlab.tasks import TaskOptions, load_task
 from simlab.tasks.corpus import HELD_OUT_EVERY, load_texts
 from simlab.training.language import common_words, token_counts
 from simlab.training.pretrain import read_pretraining

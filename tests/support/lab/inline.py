@@ -15,3 +15,8 @@ class Inline(Executor):
         except Exception as error:
             future.set_exception(error)
         return future
+
+
+def run(sweep, out, engine=None, figures=False):
+    """Run a sweep in this process, or by `engine`; return its report."""
+    return sweep.run(out, engine=engine or Inline(), durable=False, figures=figures)

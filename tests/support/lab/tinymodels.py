@@ -28,6 +28,8 @@ ENCODERS = (
 LLAMAS = ("llama", "mistral", "qwen2", "qwen3")
 DECODERS = ("gpt2", "openai-gpt", *LLAMAS)
 ARCHITECTURES = (*ENCODERS, "xlnet", *DECODERS)
+# Every block the same module, the classifier token last, states by keyword, a norm that follows.
+PLAIN = ("bert", "albert", "xlnet", "gpt2")
 LAYERS = 3
 # What tokenizers make of white space, as `piece_tokenizer` builds them.
 TOKENIZERS = {
@@ -37,6 +39,13 @@ TOKENIZERS = {
     "GemmaTokenizer": "Gemma: a pre-tokenizer looks for spaces that the normaliser has replaced",
 }
 END = "<|endoftext|>"  # as in GPT-2 and Qwen, whose tokenizers would add it otherwise
+
+
+def each(names=ARCHITECTURES, quick=PLAIN):
+    """Return names as parameters of a test, of which all that are not `quick` are deep."""
+    import pytest
+
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.deep) for name in names]
 
 
 def tiny_config(architecture: str, vocabulary: int = len(SPECIAL + GOOD + BAD + FILLER)):
@@ -151,10 +160,7 @@ def byte_level_tokenizer(texts: list[str]):
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     alphabet = pre_tokenizers.ByteLevel.alphabet()
     trainer = trainers.BpeTrainer(
-        vocab_size=300,
-        special_tokens=[END],
-        initial_alphabet=alphabet,
-        show_progress=False,
+        vocab_size=300, special_tokens=[END], initial_alphabet=alphabet, show_progress=False
     )
     tokenizer.train_from_iterator(texts, trainer)
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END, model_max_length=64)

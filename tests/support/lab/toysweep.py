@@ -18,6 +18,7 @@ import typer
 
 from simlab.commands.options import explain_interrupt
 from simlab.errors import UserError
+from simlab.sweeps import status
 from simlab.sweeps.cluster import RayExecutor
 from simlab.sweeps.driver import Driver
 from simlab.sweeps.job import Died
@@ -136,6 +137,7 @@ def same_as(whole, root: Path, plan: Plan) -> bool:
 
 def main(root: str, options: str) -> int:
     """Run the driver, and return the exit code that the command would have."""
+    status.WRITE_SECONDS = 0.2  # tests wait for it
     given = json.loads(options)
     names = ("workers", "keep", "max_disk", "locked")
     how = {name: given.pop(name) for name in names if name in given}
