@@ -85,7 +85,7 @@ def _sizes(layer: Tensor) -> Tensor:
     The error is the norm of all.
     """
     features, power = centred_columns(layer)
-    error, _ = distance_rounding(features, features.square().sum(1))
+    error, *_ = distance_rounding(features, features.square().sum(1))
     return torch.stack([power.log2(), len(layer) * error])
 
 

@@ -79,6 +79,9 @@ HIDDEN_ROW = 2.0**-20
 # Root mean square of the errors of distances, over that of the double-centred distances, which
 # leaves 8e-6 of a value.
 NEAR_ROWS = 2e-5
+# Share of pairs of equal rows. Products of their distances are equal numbers, whose sums round the
+# same way at each step: a value is the root of a small difference of such sums.
+EQUAL_ROWS = 0.1
 # Canonical directions mix by the rounding of the bases, 1e-8 and 1e-15, over the difference of
 # their correlations: float32 does not tell nearer ones apart, and float64 none nearer still.
 DIRECTIONS_ARE_FLOAT32, DIRECTIONS_TIE = 1e-3, 1e-11
@@ -201,7 +204,8 @@ def ranks_are_lost(variances: Tensor, count: int, equal: Tensor | float = 0.0) -
     exactly equal, over the cube of the count.
     """
     shared = 1 - 1 / count**2 - 12 * variances - equal
-    return (variances > 0) & (shared > TOLERANCE**2 * 12 * variances)
+    # Above 0, numbers share a rank that are not known to be equal; below it, equal ones have two.
+    return (variances > 0) & (shared.abs() > TOLERANCE**2 * 12 * variances)
 
 
 def _pairs_of_places(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
@@ -222,8 +226,10 @@ def _pairs_of_places(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
     return torch.stack([first, first + apart]).flatten(1), shares / shares.sum()
 
 
-def distance_rounding(layer: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
+def distance_rounding(layer: Tensor, squares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the root mean squares of float32's errors of distances and of centred distances.
+
+    The third value is the share of the pairs of rows that are equal.
 
     ``squares`` are the squared lengths of the centred rows. Rows near each other have nearly one
     length, and few pairs of all rows are near where there are many classes. So pairs are drawn by
@@ -237,7 +243,8 @@ def distance_rounding(layer: Tensor, squares: Tensor) -> tuple[Tensor, Tensor]:
     errors = distance_errors(distances, squares[pairs].double().sum(0))
     mean_square = shares @ distances
     centred = mean_square - (shares @ distances.sqrt()).square() + mean_square / len(layer)
-    return (shares @ errors.square()).sqrt(), centred.clamp(min=0).sqrt()
+    equal = shares @ (distances == 0).double()
+    return (shares @ errors.square()).sqrt(), centred.clamp(min=0).sqrt(), equal
 
 
 def _lengths(layer: Tensor, mean: Tensor, dtype: torch.dtype) -> Tensor:
@@ -266,9 +273,11 @@ def loses_distances(layer: Tensor) -> bool:
     """Whether float32 loses the double-centred distances of a layer."""
     squares = _squared_lengths(layer)
     most = min(FAR_ROWS, len(layer) / 4)  # a single far row has a kurtosis of n
+    # Few rows that stand so far out that they have most of the variance.
     far = len(layer) * squares.square().sum() > most * squares.sum().square()
-    errors, sizes = distance_rounding(layer, squares)
-    return bool(far | (errors > NEAR_ROWS * sizes))
+    errors, sizes, equal = distance_rounding(layer, squares)
+    # Many rows that are nearly equal, or equal.
+    return bool(far | (errors > NEAR_ROWS * sizes) | (equal > EQUAL_ROWS))
 
 
 def variation_of_distances(layer: Tensor, mean_square: Tensor) -> tuple[Tensor, Tensor]:

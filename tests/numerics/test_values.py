@@ -250,6 +250,23 @@ def test_many_classes_collapsed_to_points(classes):
     assert_kept([judge(case, f"{classes} classes", x, y, a, b) for case in cases])
 
 
+def repeated(classes, dtype):
+    """Two layers with few different rows, of which one is that of most examples."""
+    rng = np.random.default_rng(0)
+    labels = np.where(rng.random((2, 400)) < 0.95, 0, rng.integers(0, classes, (2, 400)))
+    points = rng.standard_normal((2, classes, 16))
+    layers = [torch.from_numpy(points[i][labels[i]]).to(dtype) for i in range(2)]
+    return layers, [Layer(layer.double().numpy(), "float32") for layer in layers]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("classes", [2, 20])
+def test_equal_rows_round_alike(classes, dtype):
+    """The products of their distances are equal numbers, whose rounding adds up in a sum."""
+    (x, y), (a, b) = repeated(classes, dtype)
+    assert_kept([judge(case, f"{classes} rows", x, y, a, b) for case in CASES])
+
+
 @pytest.mark.filterwarnings("ignore:gulp_grid. the rank is not clear")
 def test_rounded_entries_do_not_count_where_gulp_is_computed_again():
     """Four classes in bfloat16, whose float64 copies look like fixed fractions."""
