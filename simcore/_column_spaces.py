@@ -84,6 +84,7 @@ def column_spaces(
 
 def _in_range(layer: Tensor) -> Tensor:
     """Return a float64 layer times a power of two that brings its largest entry near 1."""
+    # The space does not depend on the scale.
     if layer.dtype != torch.float64 or layer.device.type != "cpu":
         return layer
     largest = float(layer.abs().max())

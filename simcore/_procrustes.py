@@ -105,6 +105,8 @@ def _rotated(side: Side, left: int, progress: bool) -> tuple[list[Tensor], list[
 
 def procrustes_form(form: str, sides: Sides, progress: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Return the grid of a form, and the norms of the layers of X and of Y; not differentiable."""
+    # Pairs that are nearly equal are computed again: the small distance loses what the similarity
+    # has. So are products so close to rank 1, as two equal sinks make, that float32 finds no norm.
     rotated = rotate(sides, progress=progress)
     with progress_bar("procrustes_grid", progress):
         grid, squares, norm_x, norm_y = _compared(form, rotated)

@@ -118,6 +118,7 @@ def _components(layer: Tensor, cut: float | int, standardize: bool) -> Factored 
 
 def _columns(layer: Tensor, standardize: bool) -> Tensor:
     """Return the centred columns, float64, of a layer of a narrower type."""
+    # No scaling is needed: float64 holds the squares of all float32 numbers.
     x = centred(layer)
     if standardize:
         deviation = x.square().mean(0).sqrt()
@@ -127,6 +128,7 @@ def _columns(layer: Tensor, standardize: bool) -> Tensor:
 
 def _may_keep_few(layer: Tensor, wanted: Wanted, standardize: bool) -> bool:
     """Whether a sample of the rows keeps few components, as a share of all rows then may."""
+    # The answer decides how long the layer takes, not what comes of it.
     if wanted.share is None:
         return True
     sample = _columns(layer[:: max(1, len(layer) // SAMPLE)], standardize)

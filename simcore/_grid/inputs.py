@@ -229,6 +229,7 @@ def check_finite(layers: Sequence[Tensor], name: str) -> None:
 
 def check_finite_count(finite: Tensor, total: int, name: str) -> None:
     """Raise a ValueError unless all ``total`` entries are finite; ``finite`` is their number."""
+    # Where torch traces the program, the compiled code raises a RuntimeError when it runs.
     if torch.compiler.is_compiling():
         torch._assert_async(finite == total, f"{name}: wanted finite values, got NaN or infinite")
     elif finite < total:

@@ -22,6 +22,9 @@ def check_measure_options(
     caller: Callable[..., Any] | None = None,
 ) -> None:
     """Raise unless a grid of simcore takes these options with these values."""
+    # Every grid checks its options before it reads its layers, so it is called without layers, of
+    # which it complains last. Values that fit some layers alone, such as a number of neighbours
+    # above the number of rows, pass.
     fixed = function.keywords if isinstance(function, functools.partial) else ()
     parameters = {
         option: parameter

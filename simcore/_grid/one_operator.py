@@ -297,6 +297,7 @@ def named_tensors(arguments: Iterable[tuple[str, object]]) -> Iterator[tuple[str
 
 def _described(value: Any, name: str, held: list[Tensor]) -> str:
     """Return ``value`` as a Python literal, with the places of its tensors in ``held``."""
+    # torch.compile may treat numbers as variables; `index` and `hex` fix their present values.
     if isinstance(value, Tensor):
         held.append(value)
         return f"('tensor', {len(held) - 1})"
@@ -365,6 +366,7 @@ def _tensors_of(result: Any) -> list[Tensor]:
 
 def _owned(outputs: list[Tensor], inputs: list[Tensor]) -> list[Tensor]:
     """Return contiguous outputs that share no memory with each other or with an input."""
+    # torch asks this of an operator.
     taken = {tensor.untyped_storage().data_ptr() for tensor in inputs}
     owned = []
     for output in outputs:

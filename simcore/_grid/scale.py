@@ -88,6 +88,7 @@ def in_range(
 
 def exponents_to_remove(magnitudes: Tensor) -> Tensor:
     """Return the exponents that bring float64 magnitudes near 1; 0 where squares are in range."""
+    # The host does not wait for the device, unlike with `in_range`.
     exponents = torch.frexp(magnitudes).exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)
     return torch.where(exponents.abs() <= ORDINARY_EXPONENT, 0, exponents)
 

@@ -113,6 +113,7 @@ def is_capturing() -> bool:
 
 def takes_kernel(name: str, device: torch.device) -> bool:
     """Return whether a call on ``device`` takes the kernel of an operator."""
+    # A capture of a CUDA graph cannot check a kernel first: that needs a process of its own.
     chosen = setting()
     if launcher(name) is None:
         if chosen == "on":

@@ -132,6 +132,7 @@ def known(family: str, device: torch.device) -> Verdict | None:
 
 def ask(family: str, device: torch.device, names: list[str], timed: bool = False) -> Verdict:
     """Run the self-check of a family, whose operators are ``names``, and keep what it finds."""
+    # Where the check itself could not run, the composed forms are used until the process ends.
     verdict = _run(family, device, names, timed)
     if verdict.final:
         _write(path_of(family, device), {"of": device_key(device), "rows": verdict.rows})

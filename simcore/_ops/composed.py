@@ -84,6 +84,7 @@ _full = _FullFloat32()
 @contextmanager
 def full_float32() -> Iterator[None]:
     """Compute float32 products in full float32, whatever precision the program has chosen."""
+    # The whole process computes so until the block ends: torch has no such setting for one thread.
     _full.hold()
     try:
         yield

@@ -43,6 +43,8 @@ def standardised_rows(
     x: Tensor, dtype: torch.dtype, name: str = "X[0]"
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute ``simcore::standardised_rows``."""
+    # csrc/cpu/rsa/standard_rows.cpp derives the formulas. Entries are not checked, because that
+    # would wait for the device: the caller checks all layers at once.
     n, blocks = len(x), row_blocks(x)
     constant = (x == x[:, :1]).all(1, keepdim=True)  # [n, 1]
     z = torch.empty(x.shape, dtype=torch.float64, device=x.device)

@@ -95,6 +95,7 @@ def _stacks(layers: Sequence[Tensor], entries: int, bound: int) -> Iterator[list
 
 def _surely_differ(layers: Sequence[Tensor], sought: int, metric: str, bound: int) -> bool:
     """Whether no layer has equal rows, or for ``cosine`` rows of zeros."""
+    # False for small layers, and on a device, where the answer would have to be waited for.
     terms = sum(layer.numel() for layer in layers) * sought
     if layers[0].device.type != "cpu" or terms <= FEW_TERMS:
         return False
