@@ -54,17 +54,18 @@ def newest(pure: bool = False) -> dict[str, dict[str, dict[str, str]]]:
 
     ``pure`` asks for the rows of operations of torch, which do not count otherwise.
 
-    The newest rows of several instruction sets count as one, the one that is less favourable to
-    simcore: our longest time in units of the floor, and the shortest of others in units of ours.
+    The newest rows of several processors and instruction sets count as one, the one that is less
+    favourable to simcore: our longest time in units of the floor, and the shortest of others in
+    units of ours.
     Rows of other numbers of threads than `harness.THREADS` do not count. Labels are in the order of
     `bench`, each before its repetition with memory kept.
     """
-    by_isa: dict[tuple[str, str, str], dict[str, str]] = {}
+    by_machine: dict[tuple[str, ...], dict[str, str]] = {}
     for row in _all_rows():
         if int(row["threads"]) == THREADS and (row["isa"] == PURE) is pure:
-            by_isa[row["job"], row["contestant"], row["isa"]] = row
+            by_machine[row["job"], row["contestant"], row["cpu"], row["isa"]] = row
     found: dict[str, dict[str, dict[str, str]]] = {}
-    for (label, contestant, _), row in by_isa.items():
+    for (label, contestant, *_), row in by_machine.items():
         others = found.setdefault(label, {})
         if contestant not in others or _favour(row) < _favour(others[contestant]):
             others[contestant] = row

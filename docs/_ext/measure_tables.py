@@ -109,7 +109,7 @@ def costs(page: str) -> str:
         cells = [""] * (2 + len(measured.COLUMNS))
         if "ours" in rows:
             ours = rows["ours"]
-            time = f"{measured.seconds(ours['median_s'])}, {measured.VECTORS[ours['isa']]}"
+            time = f"{measured.seconds(ours['median_s'])}, {measured.processor(ours)}"
             cells = [time, *measured.ratios(rows), measured.memory(rows)]
             inputs.append(measured.described(variant.job))
         cost = relative_cost(variant)

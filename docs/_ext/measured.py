@@ -23,6 +23,12 @@ COLUMNS = {
     "others": ("",),
 }
 VECTORS = {"avx2": "AVX2", "avx512": "AVX\u2011512", "generic": "SSE"}
+# What family and model of a processor, as the rows have them, are called.
+PROCESSORS = {
+    "AMD EPYC (family 25 model 1)": "Zen 3",
+    "AMD EPYC (family 25 model 17)": "Zen 4",
+    "AMD EPYC (family 26 model 2)": "Zen 5",
+}
 
 
 def number(value):
@@ -57,6 +63,11 @@ def table(head, rows):
     lines = [[head[i] for i in kept], ["---"] * len(kept)]
     lines += [[unbroken(row[i]).replace("|", "/") for i in kept] for row in rows]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def processor(row):
+    """Return the processor and the instruction set that a row was measured with."""
+    return f"{PROCESSORS.get(row['cpu'], row['cpu'])}, {VECTORS[row['isa']]}"
 
 
 def family(label):
@@ -102,8 +113,8 @@ def ratios(rows):
         if contestant == "ours" or not row["times_ours"]:
             continue
         column, label = column_of(contestant)
-        if row["isa"] != rows["ours"]["isa"]:
-            label = f"{label}, {VECTORS[row['isa']]}".strip(" ,")
+        if row["isa"] != bench_rows.PURE and processor(row) != processor(rows["ours"]):
+            label = f"{label}, {processor(row)}".strip(" ,")
         ratio = number(bench_rows.times_ours(row))
         cells[column].append(f"{ratio} ({label})" if label else ratio)
     return ["<br>".join(cells[column]) for column in COLUMNS]
@@ -129,7 +140,7 @@ def family_table(name):
             [
                 f"`{job}`",
                 described(job),
-                f"{seconds(time)}, {VECTORS[ours['isa']]}" if time else "",
+                f"{seconds(time)}, {processor(ours)}" if time else "",
                 number(floor) if floor else "",
                 *ratios(found),
                 memory(found),
