@@ -144,7 +144,7 @@ def test_a_job_that_cannot_read_ends_the_command_after_three_attempts(tmp_path, 
     assert SweepFolder(tmp_path).failed() == {}
 
 
-@pytest.mark.parametrize("longest", [2.0, 0.25])
+@pytest.mark.parametrize("longest", [30.0, 0.5])
 def test_a_process_that_no_driver_waits_for_is_waited_for(longest, tmp_path, monkeypatch, capsys):
     """A training that a killed driver left on another node: tried now and then, for an hour."""
     plan = toy_plan(tmp_path, seeds=1)
@@ -152,7 +152,7 @@ def test_a_process_that_no_driver_waits_for_is_waited_for(longest, tmp_path, mon
 
     def busy(work):
         begun.append(time.monotonic())
-        if time.monotonic() - begun[0] < 0.4:
+        if longest < 1 or time.monotonic() - begun[0] < 0.5:  # then it ends
             raise BusyError("--out: wanted one process at a time, found process 1 on faraway")
         return toysteps.finetune(work)
 
@@ -160,7 +160,7 @@ def test_a_process_that_no_driver_waits_for_is_waited_for(longest, tmp_path, mon
     monkeypatch.setattr(module, "BUSY_SECONDS", longest)
     monkeypatch.setattr(module, "_POLL_SECONDS", 0.04)
     outcome = run_here(tmp_path, plan)
-    assert 2 < len(begun) < 9
+    assert 2 < len(begun) < 15
     assert capsys.readouterr().err.count("waits: ") == 1
     if longest < 1:
         (failed,) = outcome.failed
