@@ -2,6 +2,7 @@
 
 import copy
 import io
+import sys
 
 import numpy as np
 import pytest
@@ -195,6 +196,8 @@ def test_two_processes_reduce_to_what_one_computes(tmp_path):
     want = updated(MinibatchCKA(), x)
     in_fork(f"""
 import os
+import sys
+sys.path[:] = {sys.path!r}
 from hsic.test_minibatch import of_process
 child = os.fork()
 rank = int(child == 0)
