@@ -42,7 +42,7 @@ demo: assets ## the main job on an embedded default (ARGS= are passed on)
 
 # The C++ tests need no Python packages, so that they compile while these are fetched.
 test: ## the suite: C++ (plain, and under ASan and UBSan), then Python
-	@echo "make test: on two cores 4 to 8 minutes to set up and compile, once, and 10 to 13 for the tests"
+	@echo "make test: on two cores 3 to 5 minutes to set up and compile, once, and 8 for the tests"
 	$(MAKE) --no-print-directory --jobs=2 CPP_KINDS="$(QUICK_KINDS)" compile-cpp setup
 	$(MAKE) --no-print-directory CPP_KINDS="$(QUICK_KINDS)" test-cpp test-cuda test-python
 	@$(WHAT_RAN)

@@ -34,6 +34,7 @@ def test_the_published_data_have_their_exact_value():
     assert abs(estimates - value).item() < 5 * errors.item()
 
 
+@pytest.mark.deep
 def test_errors_are_those_over_seeds():
     """Layers are far apart: the maximum of near ones spreads more than the value at one place."""
     x, y = layers(Case(100, widths=(9,))), layers(Case(100, widths=(1,)), seed=1)

@@ -121,6 +121,7 @@ def sentences(rng, sizes, related=0.0):
     return [related * shared + x], [related * shared + y], groups
 
 
+@pytest.mark.deep
 def test_pvalues_of_words_are_uniform_only_if_sentences_are_permuted():
     torch.set_num_threads(1)
     rng = np.random.default_rng(0)
@@ -136,6 +137,7 @@ def test_pvalues_of_words_are_uniform_only_if_sentences_are_permuted():
     assert np.mean(found["words"]) < 0.1
 
 
+@pytest.mark.deep
 def test_halves_cover_the_expected_value_and_resamples_of_unrelated_layers_do_not():
     """Of words in sentences. The expected value comes from many samples of the same size."""
     torch.set_num_threads(1)

@@ -40,6 +40,7 @@ def options_of(frame):
     return [json.loads(text) for text in frame["options"]]
 
 
+@pytest.mark.deep
 def test_the_best_setting_of_a_third_split_fits_all_rows(tmp_path, folders):
     plain = StudyOptions("s", ("linear",), directions="one", heldout_share=0.3)
     align_study(folders, tmp_path, plain)

@@ -46,6 +46,7 @@ def test_no_serious_violation(opened, studies, violations, dark):
     assert [found[0] for found in violations(view, "serious", "critical")] == ["image-alt"]
 
 
+@pytest.mark.deep
 def test_a_phone_shows_all_states(opened, studies):
     """Nothing is wider than the screen, letters can be read, and a finger finds all controls.
 
