@@ -141,6 +141,7 @@ def test_rbf_of_rows_most_of_which_are_equal():
         tolerance.assert_same(got[1:], call(x[1:]), torch.float64)
 
 
+@pytest.mark.deep
 def test_rbf_median_of_many_rows():
     """For n > 4096 the width comes from every s-th row, s = ceil(n / 4096), as documented."""
     (x,) = layers(Case(4200, offset=3.0, widths=(3,)))

@@ -54,6 +54,7 @@ def test_bootstrap_of_a_function_draws_the_same_rows():
     assert not torch.equal(by_name.low, other.low)
 
 
+@pytest.mark.deep
 def test_bootstrap_covers_the_known_correlation():
     """CKA of two single neurons is their squared correlation: 0.36 here, by construction."""
     torch.set_num_threads(1)

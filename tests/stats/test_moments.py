@@ -102,6 +102,7 @@ def test_two_rows_have_only_one_value():
     assert np.isnan(result.null_skewness)
 
 
+@pytest.mark.slow
 def test_moments_hold_no_gram_matrix():
     """One of 6,000 rows is 144 MB."""
     program = """
