@@ -12,6 +12,7 @@ RECORDS = (
         summary="correlation of the distances between rows",
         page="distance-correlation",
         job="distance_correlation13",
+        root=True,
         operators=("hsic_terms", "gram_terms"),
         invariant=("translation", "isotropic scaling", "orthogonal map"),
         undefined="variance",

@@ -51,6 +51,7 @@ class Measure:
     highest: float = 1.0  # the greatest possible value
     # Whether the value of a layer with itself is 0, and large values mean unlike layers.
     distance: bool = False
+    root: bool = False  # whether a similarity is the root of a difference, as distances may be
     # Whether the value of a layer with itself is 1 or 0, so that values can be stored beside others
     # and be calibrated.
     normalised: bool = True

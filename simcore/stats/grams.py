@@ -14,6 +14,7 @@ from simcore._grid.memory import memory_bound
 from simcore._grid.options import check_choice
 from simcore._grid.scale import in_range, resolved
 from simcore._hsic import HsicOptions
+from simcore._measures import MEASURES
 from simcore._ops.declared import is_composed
 from simcore._ops.hsic import median_squared_distances
 from simcore._ops.hsic_batched import SLAB_BYTES
@@ -53,6 +54,8 @@ class CkaMeasure:
     The layers ``x`` and ``y`` are ``[n, p_i]``, and y is empty where Y is None. Gram matrices are
     float64 if one layer is float64, or the RBF kernel is nearly constant, else float32.
     """
+
+    known = MEASURES["cka"]
 
     def __init__(
         self,

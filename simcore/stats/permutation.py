@@ -32,6 +32,7 @@ from simcore.stats.resampled_grid import (
     generator,
     refuse_unpaired,
     rounding,
+    tie_widths,
 )
 
 Method = Literal["permutation", "moments"]
@@ -297,7 +298,7 @@ def _summary(
     values = values.masked_fill(observed.isnan(), float("nan"))
     compared, null = values[0], values[1 : 1 + permutations]  # [Lx, Ly], [draws, Lx, Ly]
     moved = values[1 + permutations :] if len(values) > 1 + permutations else null
-    ties = rounding(compared, grid.dtype)  # [Lx, Ly]
+    ties = tie_widths(values, grid.dtype, grid.known, grid.n)  # [Lx, Ly]
     reached = (null >= compared - ties if best > 0 else null <= compared + ties).sum(0)
     pvalue, familywise = (
         ((1 + count.double()) / (1 + len(null))).masked_fill(compared.isnan(), float("nan"))

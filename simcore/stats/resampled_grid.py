@@ -28,6 +28,8 @@ Measure = str | Callable[..., Any]
 # A draw of equal rows gives the observed value up to the order of summation. Values that differ by
 # at most this many units in the last place are therefore ties.
 TIE_EPS = 64
+# A value near 0 is a difference of numbers of the measure's size, and has their rounding.
+ZERO_EPS = 8
 
 
 def function_of(measure: record.Measure) -> Callable[..., Any]:
@@ -143,6 +145,22 @@ def value_range(measure: Measure, options: dict[str, Any]) -> tuple[float, float
 def rounding(values: Tensor, dtype: torch.dtype) -> Tensor:
     """Return how far apart values are that may be equal, for layers of this dtype."""
     return TIE_EPS * torch.finfo(dtype).eps * values.abs()
+
+
+def tie_widths(values: Tensor, dtype: torch.dtype, known: record.Measure | None, n: int) -> Tensor:
+    """Return how far from the first of the draws ``values`` another one is that may equal it."""
+    first = values[0].abs()  # [Lx, Ly]
+    near = rounding(first, dtype)
+    if known is None:
+        return near
+    size = torch.full_like(first, known.highest)
+    if known.highest == math.inf:
+        size = values.abs().nan_to_num(0.0).amax(0)
+    if not (known.distance or known.root):
+        return torch.maximum(near, ZERO_EPS * torch.finfo(dtype).eps * size)
+    # The square of the value is a difference of float64 numbers, whose rounding grows with n.
+    error = size * math.sqrt(TIE_EPS * n * torch.finfo(torch.float64).eps)
+    return torch.maximum(near, torch.hypot(first, error) - first)
 
 
 class GridMeasure:

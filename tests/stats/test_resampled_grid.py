@@ -6,7 +6,13 @@ import torch
 
 import simcore
 from simcore import cka_grid, stats
-from simcore.stats.resampled_grid import GridMeasure, narrowest_dtype
+from simcore.stats.resampled_grid import (
+    GRIDS,
+    GridMeasure,
+    best_value,
+    narrowest_dtype,
+    record_of,
+)
 from support import tolerance
 from support.cases import Case, layers
 from support.draws import MEASURED, drawn, pair
@@ -176,6 +182,38 @@ def test_half_precision_layers_tie_as_their_float32_values_do(dtype):
     got = stats.permutation_test(x, y, **options)
     want = stats.permutation_test([t.float() for t in x], [t.float() for t in y], **options)
     assert torch.equal(got.pvalue, want.pvalue)
+
+
+def _few_rows(places, seed):
+    """The rows of two or more kinds, float64 [n, 6]: of which kind each row is, ``places`` say."""
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(int(places.max()) + 1, 6, generator=generator, dtype=torch.float64)[places]
+
+
+def _places(*sizes, seed):
+    places = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    return places[torch.randperm(len(places), generator=torch.Generator().manual_seed(seed))]
+
+
+# Draws of layers of few different rows have few different values, which are far apart.
+FEW = {
+    "most rows equal": (_places(110, 10, seed=1), _places(112, 8, seed=2)),
+    "no relation": (torch.arange(120) % 2, torch.arange(120) // 2 % 2),
+    "three kinds": (_places(80, 20, 20, seed=1), _places(90, 20, 10, seed=3)),
+}
+PAIRED = [name for name in GRIDS if (known := record_of(name)) and known.paired and name != "rtd"]
+
+
+@pytest.mark.parametrize("name", PAIRED)
+def test_equal_values_of_layers_of_few_rows_tie(name):
+    for case, places in FEW.items():
+        x, y = (_few_rows(of_side, seed) for seed, of_side in enumerate(places))
+        test = stats.permutation_test([x], [y], measure=name, permutations=49, return_null=True)
+        beyond = test.null[:, 0, 0] - test.observed[0, 0]
+        if best_value(name, {}) == 0:
+            beyond = -beyond
+        reached = int((beyond >= -1e-8 * test.null.abs().max()).sum())
+        assert test.pvalue[0, 0] == pytest.approx((1 + reached) / 50), case
 
 
 def test_counts_of_x_serve_what_x_is_compared_with():
