@@ -29,8 +29,8 @@ from simcore.stats.resampled_grid import (
     check_measure,
     generator,
     record_of,
-    rounding,
     seeded_options,
+    tie_widths,
     value_range,
 )
 
@@ -212,7 +212,10 @@ def bootstrap_ci(
         ends = _about(observed, draws, confidence, taken.n if members is None else len(members))
         ends = _cut(ends, observed, *value_range(measure, options))
     else:
-        ends = _holding(_percentiles(draws, confidence), observed, taken.dtype)
+        near = tie_widths(
+            torch.cat([observed[None], draws]), taken.dtype, taken.known, taken.n
+        )  # [Lx, Ly]
+        ends = _holding(_percentiles(draws, confidence), observed, near)
     undefined = torch.where(observed.isnan(), float("nan"), 0.0)
     grids = [*(end + undefined for end in ends), observed]
     grids += [draws] if return_draws else []
@@ -254,12 +257,9 @@ def _percentiles(draws: Tensor, confidence: float) -> tuple[Tensor, Tensor]:
     return low, high
 
 
-def _holding(
-    ends: tuple[Tensor, Tensor], observed: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, Tensor]:
+def _holding(ends: tuple[Tensor, Tensor], observed: Tensor, near: Tensor) -> tuple[Tensor, Tensor]:
     """Move ends to an observed value that lies outside by rounding; warn of values farther out."""
     low, high = ends
-    near = rounding(observed, dtype)
     outside = (observed < low - near) | (observed > high + near)
     count = int(outside.sum())
     if count:
