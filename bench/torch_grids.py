@@ -194,8 +194,9 @@ def uniformity(x: Tensor) -> Tensor:
 
 
 def magnitude(x: Tensor) -> Tensor:
-    """One mean row a layer."""
-    return _differences(list(x.mean(dim=1).norm(dim=1)))
+    """One mean row a layer, in float64: float32 means lose the difference of two."""
+    means = [torch.stack([rows.double().sum(0) for rows in layer.split(128)]) for layer in x]
+    return _differences([mean.sum(0).norm() / x.shape[1] for mean in means])
 
 
 def concentricity(x: Tensor) -> Tensor:
