@@ -28,6 +28,9 @@ FAILED = 1  # the exit code of a sweep with jobs that failed
 _MOST_NAMED = 20  # failed jobs
 _UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _SECONDS = 5.0  # between two lines of `status --watch`
+# Processes of the demo, each with a thread for every core: where one reads, tokenizes or waits for
+# its own threads, the other computes.
+_WORKERS = 2
 # What the demo's pictures show, by the ends of their names.
 _PICTURES = {
     "cka-unbiased": "low layers stay in fine-tuning; high ones change, and are alike",
@@ -222,10 +225,11 @@ def demo(out: str | Path = DEFAULT_FOLDER) -> Report:
     out
         Folder for everything that the demo writes.
     """
+    from simlab.sweeps.pool import cores
     from simlab.sweeps.sweep import Sweep
 
     sweep, page = Sweep.from_file(FILE), _EarlyPage(Path(out))
-    return sweep.run(out, meanwhile=page.write)
+    return sweep.run(out, workers=_WORKERS, threads=cores(), meanwhile=page.write)
 
 
 class _EarlyPage:
