@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -21,12 +21,23 @@ from simlab.steps.record import Step
 if TYPE_CHECKING:
     from simlab.sweeps.disk import Estimate
     from simlab.sweeps.driver import Report
+    from simlab.sweeps.status import Count
     from simlab.sweeps.sweep import Sweep
 
 FAILED = 1  # the exit code of a sweep with jobs that failed
 _MOST_NAMED = 20  # failed jobs
 _UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _SECONDS = 5.0  # between two lines of `status --watch`
+# Processes of the demo, each with a thread for every core: where one reads, tokenizes or waits for
+# its own threads, the other computes.
+_WORKERS = 2
+# What the demo's pictures show, by the ends of their names.
+_PICTURES = {
+    "cka-unbiased": "low layers stay in fine-tuning; high ones change, and are alike",
+    "truncation": "accuracy of the head on each layer, beside TF-IDF",
+    "models": "words and attention: all layers of all models by five measures",
+}
+_PAGE_SHARE = 0.05  # of the time of a run, for pages before its end
 DEFAULT_FOLDER = Path("runs/demo")
 FILE = Path(__file__).with_name("demo.toml")
 DEMO = Step(
@@ -88,10 +99,7 @@ def _print_report(report: Report, out: Path) -> None:
         f"rows in {out / 'results'}"
     )
     if report.figures:
-        from simlab.report.write import write_report
-
-        page = write_report(out / "results", out / "report.html", title=out.resolve().name)
-        console.out.print(f"{page}: open it in a browser", markup=False)
+        console.out.print(f"{_write_page(out)}: open it in a browser", markup=False)
     if report.failed:
         waiting = f"; {report.waiting:,} jobs wait for them" if report.waiting else ""
         console.out.print(f"{len(report.failed):,} jobs failed{waiting}:")
@@ -102,6 +110,12 @@ def _print_report(report: Report, out: Path) -> None:
             console.out.print(f"  {line}", markup=False)
         again = spelled(argument("retry_failed", True))
         console.out.print(f"tracebacks are in {out / 'failures'}; {again} tries again")
+
+
+def _write_page(out: Path) -> Path:
+    from simlab.report.write import write_report
+
+    return write_report(out / "results", out / "report.html", title=out.resolve().name)
 
 
 def _print_plan(sweep: Sweep, out: Path | None, workers: int) -> None:
@@ -182,7 +196,7 @@ def _print_status(values: dict[str, Any]) -> None:
 
 
 def run_demo(values: dict[str, Any]) -> None:
-    """Run the demo, and print the scores of the models and where everything is."""
+    """Run the demo, and print the scores of the models and, last, what to look at."""
     from simlab.store.console import out as console
 
     out = Path(values["out"] or DEFAULT_FOLDER)
@@ -193,10 +207,14 @@ def run_demo(values: dict[str, Any]) -> None:
         report = demo(**DEMO.arguments(values))
     if not report.failed:
         _print_scores(out)
+        console.print(f"models by their names: {out / 'checkpoints'}, {out / 'representations'}")
     _print_report(report, out)
     if report.failed:
         raise typer.Exit(FAILED)
-    console.print(f"models by their names: {out / 'checkpoints'}, {out / 'representations'}")
+    for name, shown in _PICTURES.items():
+        for file in report.figures:
+            if file.name.endswith(f"-{name}.png"):
+                console.print(f"{file}: {shown}", markup=False)
 
 
 def demo(out: str | Path = DEFAULT_FOLDER) -> Report:
@@ -207,9 +225,33 @@ def demo(out: str | Path = DEFAULT_FOLDER) -> Report:
     out
         Folder for everything that the demo writes.
     """
+    from simlab.sweeps.pool import cores
     from simlab.sweeps.sweep import Sweep
 
-    return Sweep.from_file(FILE).run(out)
+    sweep, page = Sweep.from_file(FILE), _EarlyPage(Path(out))
+    return sweep.run(out, workers=_WORKERS, threads=cores(), meanwhile=page.write)
+
+
+class _EarlyPage:
+    """The page of a sweep that is at work: there with the first grids, and anew as jobs end."""
+
+    def __init__(self, out: Path) -> None:
+        self.out, self._next = out, 0.0
+        self._shown: Mapping[str, Count] = {}
+
+    def write(self) -> None:
+        """Write the page if there are grids and jobs have ended, in a small share of the time."""
+        from simlab.store import console
+        from simlab.sweeps.status import read_status
+
+        status, begun = read_status(self.out), time.monotonic()
+        kinds, is_over = status.kinds, not (status.total.running + status.total.waiting)
+        if is_over or not kinds["grid"].done or kinds == self._shown or begun < self._next:
+            return
+        page = _write_page(self.out)
+        if not self._shown:
+            console.note(f"{page} has the first grids, and is written anew while jobs run")
+        self._shown, self._next = kinds, begun + (time.monotonic() - begun) / _PAGE_SHARE
 
 
 def _print_scores(out: Path) -> None:

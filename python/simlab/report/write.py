@@ -26,7 +26,7 @@ from simlab.results.reading import PLAN, read_table
 from simlab.results.results import COLUMNS, DRAWS, GRIDS
 from simlab.results.tables import files_of
 from simlab.store.files import as_paths, write_bytes
-from simlab.store.jobs import PARTIAL_SUFFIX, RECORD
+from simlab.store.jobs import PARTIAL_SUFFIX, RECORD, is_owned
 from simlab.store.runtime import versions
 from simlab.tasks.specs import TASKS
 from simlab.tasks.task import of_metric
@@ -169,6 +169,7 @@ def page(data: dict[str, Any], text: dict[str, str]) -> str:
         script_hash=policy_hash(script),
         data=in_script(data),
         text=text,
+        not_done=[*_not_done(data["statuses"])],
     )
 
 
@@ -244,6 +245,7 @@ _KEY = re.compile(r"[0-9a-f]{64}")  # of an object of a sweep
 _OBJECT = "object.json"  # beside the record of an object of a sweep: its kind and title
 # Of a sweep: what `simcore status --json` prints, and failed jobs by title and error.
 _STATUS = "status.json"
+_LOCK = ".lock"  # which the process that runs a sweep holds
 
 
 class _Job(BaseModel):
@@ -308,13 +310,35 @@ def _short(place: Path) -> str:
 
 def statuses(folders: Sequence[Path]) -> list[dict[str, Any]]:
     """Return what is done, has failed and is missing in the folders that say so."""
-    records = [(folder, _read(folder / _STATUS, _Status)) for folder in folders]
-    return [
-        {"folder": folder.name, "error": status.last_error or ""}
-        | status.model_dump(include={"kinds", "failed"})
-        for folder, status in records
-        if status is not None
-    ]
+    found = []
+    for folder in folders:
+        if (status := _read(folder / _STATUS, _Status)) is None:
+            continue
+        if not is_owned(folder / _LOCK):  # what ran when the process ended waits for the next one
+            for counts in status.kinds.values():
+                counts["waiting"] = counts.get("waiting", 0) + counts.get("running", 0)
+                counts["running"] = 0
+        said = status.model_dump(include={"kinds", "failed"})
+        found.append({"folder": folder.name, "error": status.last_error or ""} | said)
+    return found
+
+
+def _not_done(found: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """Yield a sentence for each folder with jobs that run or wait."""
+    for status in found:
+        kinds = status["kinds"]
+        of = {
+            state: ", ".join(f"{n:,} {kind}" for kind in kinds if (n := kinds[kind].get(state)))
+            for state in ("running", "waiting")
+        }
+        if any(of.values()):
+            done = sum(counts.get("done", 0) for counts in kinds.values())
+            jobs = sum(sum(counts.values()) for counts in kinds.values())
+            rest = "".join(f"; {state}: {names}" for state, names in of.items() if names)
+            yield (
+                f"{done:,} of {jobs:,} jobs of {status['folder']} were done when this page was "
+                f"written{rest}."
+            )
 
 
 def folders_of(results: Sequence[Path]) -> list[Path]:

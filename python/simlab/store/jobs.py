@@ -257,6 +257,18 @@ def owned(output: Path, *, lock: Path | None = None) -> Iterator[None]:
                 lock.unlink(missing_ok=True)
 
 
+def is_owned(lock: Path) -> bool:
+    """Return whether a process holds the lock in file `lock`."""
+    import fcntl
+
+    with suppress(FileNotFoundError), lock.open("rb") as stream:
+        try:
+            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+    return False
+
+
 def _signature() -> str:
     """Describe this process in one line: number, machine, time and command."""
     since = datetime.now().astimezone().isoformat(" ", "seconds")

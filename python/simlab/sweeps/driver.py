@@ -12,7 +12,7 @@ import heapq
 import queue
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from concurrent.futures import Executor, Future
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -61,10 +61,12 @@ class Driver:
         keep: str,
         max_disk: int | None = None,
         retry_failed: bool = False,
+        meanwhile: Callable[[], object] | None = None,
         steps: str = "simlab.sweeps.steps",
     ) -> None:
         self.folder, self.plan, self.executor = folder, plan, executor
         self.keep, self.retry_failed, self.steps = keep, retry_failed, steps
+        self._meanwhile = meanwhile
         self._did, self.progress = Counter[str](), Progress(folder, plan)
         self.names, self.failed = Names(folder, plan), self.progress.failures
         self.done, self.needed = [False] * len(plan), [False] * len(plan)
@@ -91,6 +93,9 @@ class Driver:
                 self._wait()
                 if time.monotonic() - self._gathered > GATHER_SECONDS:
                     self._gather()
+                    if self._meanwhile is not None:
+                        self.progress.write()
+                        self._meanwhile()
                 self.progress.write(at_once=False)
         if self._refused is not None:
             raise self._refused

@@ -38,8 +38,7 @@ class Pool(ThreadPoolExecutor):
         self.gpus = visible_gpus()
         self.slots = workers or max(1, len(self.gpus))
         super().__init__(self.slots)
-        has = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
-        self.log, self.threads = log, threads or max(1, len(has(0)) // self.slots)
+        self.log, self.threads = log, threads or max(1, cores() // self.slots)
         self._free = queue.LifoQueue[int]()  # the slot that was used last has the most in memory
         for number in reversed(range(self.slots)):
             self._free.put(number)
@@ -112,6 +111,12 @@ def thread_variables(threads: int) -> dict[str, str]:
     """Return the environment variables of a process of so many threads."""
     fixed = {"OMP_WAIT_POLICY": "PASSIVE", "TOKENIZERS_PARALLELISM": "false"}
     return fixed | dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS"), str(threads))
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    has = getattr(os, "sched_getaffinity", lambda _: range(os.cpu_count() or 1))
+    return len(has(0))
 
 
 def visible_gpus() -> list[str]:

@@ -6,7 +6,6 @@ terminal.
 
 from __future__ import annotations
 
-import fcntl
 import time
 from collections import Counter, defaultdict, deque
 from collections.abc import Collection, Iterable, Mapping
@@ -17,6 +16,7 @@ from typing import Any
 from simlab.errors import UserError
 from simlab.store.console import Meter, log_line, span
 from simlab.store.files import write_json
+from simlab.store.jobs import is_owned
 from simlab.sweeps.outputs import LOCK, SweepFolder, read_record
 from simlab.sweeps.plan import Plan
 
@@ -180,13 +180,8 @@ def read_status(folder: str | Path) -> Status:
         )
     kinds = {kind: Count(**count) for kind, count in record["kinds"].items()}
     status = Status(kinds, record["per_hour"], record["seconds_left"], record["last_error"])
-    try:  # the driver holds the lock
-        with (path.parent / LOCK).open("rb") as stream:
-            fcntl.flock(stream, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
+    if is_owned(path.parent / LOCK):  # by the driver
         return status
-    except FileNotFoundError:
-        pass
     for kind, count in kinds.items():
         kinds[kind] = replace(count, running=0, waiting=count.waiting + count.running)
     return replace(status, seconds_left=status.seconds_left and None)

@@ -9,7 +9,7 @@ read come last.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
@@ -146,6 +146,7 @@ class Sweep:
         retry_failed: bool = False,
         figures: bool = True,
         durable: bool = True,
+        meanwhile: Callable[[], object] | None = None,
     ) -> Report:
         """Run the sweep in folder `out`, or continue it, and draw the figures.
 
@@ -176,6 +177,8 @@ class Sweep:
             Draw the figures at the end; the command then writes the page.
         durable
             Write what is finished to the disk before it counts (fsync).
+        meanwhile
+            Called every few seconds while jobs run, when their rows and the status are written.
 
         Returns
         -------
@@ -201,8 +204,9 @@ class Sweep:
             write_json(folder.root / SWEEP, self.spec.model_dump(exclude_unset=True))
             write_plan(folder, plan)
             how: dict[str, Any] = {"keep": self.spec.keep, "max_disk": self.spec.max_disk}
+            how |= {"retry_failed": retry_failed, "meanwhile": meanwhile}
             with executor as started:
-                report = Driver(folder, plan, started, retry_failed=retry_failed, **how).run()
+                report = Driver(folder, plan, started, **how).run()
             drawn = self._draw(plan, folder) if figures else []
         return replace(report, figures=tuple(drawn))
 

@@ -4,6 +4,7 @@ import tomllib
 
 import pytest
 
+from simlab.commands import sweeps
 from simlab.commands.sweeps import FILE
 from simlab.models.checkpoint import read_evaluation
 from simlab.results.reading import read_results
@@ -13,7 +14,7 @@ from simlab.results.results import (
     TFIDF,
     TRUNCATION,
 )
-from simlab.sweeps import sweep
+from simlab.sweeps import driver, sweep
 from simlab.sweeps.sweep import Sweep
 from support.lab.inline import Inline
 from support.lab.pages import Parts
@@ -62,13 +63,43 @@ def test_its_file_plans_all_that_is_asked_below():
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory):
-    """The folder of one finished demo."""
+def written(tmp_path_factory):
+    """The folder of one finished demo, and the texts of all pages that it wrote."""
     from simlab import cli
 
-    out = tmp_path_factory.mktemp("runs") / "demo"
-    assert cli.run(["demo", "--out", str(out)]) == 0
-    return out
+    out, pages, write = tmp_path_factory.mktemp("runs") / "demo", [], sweeps._write_page
+
+    def noted(place):
+        pages.append(write(place).read_text())
+        return place / "report.html"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sweeps, "_write_page", noted)
+        patch.setattr(driver, "GATHER_SECONDS", -1.0)
+        assert cli.run(["demo", "--out", str(out)]) == 0
+    return out, pages
+
+
+@pytest.fixture(scope="module")
+def run(written):
+    """The folder of one finished demo."""
+    return written[0]
+
+
+@pytest.mark.deep
+def test_the_page_is_there_with_the_first_grid_and_says_what_is_not_done(written):
+    _, pages = written
+    states = [Parts(page).data["statuses"][0]["kinds"] for page in pages]
+    assert states[0]["grid"]["done"] == 1
+    assert states[0]["finetune"]["waiting"] == 3
+    assert Parts(pages[0]).data["grids"]
+    done = [sum(kind["done"] for kind in state.values()) for state in states]
+    assert done == sorted(set(done))
+    said = [
+        f"{count} of {done[-1]} jobs of demo were done" in page
+        for count, page in zip(done, pages, strict=True)
+    ]
+    assert said == [*[True] * (len(pages) - 1), False]
 
 
 @pytest.mark.deep
@@ -127,6 +158,9 @@ def test_running_again_does_nothing_but_say_so(run, simcore):
     code, printed, _ = simcore("demo", "--out", run)
     assert code == 0
     assert "jobs done, 0 of them now" in printed
-    assert f"{run / 'report.html'}: open it in a browser" in printed
+    *_, page, grids, _, models = printed.strip().splitlines()
+    assert page == f"{run / 'report.html'}: open it in a browser"
+    assert grids.startswith(f"{run / 'figures' / 'reviews-cka-unbiased.png'}: ")
+    assert models.startswith(f"{run / 'figures' / 'reviews-models.png'}: ")
     assert weights.stat().st_mtime_ns == written
     assert results == {path: path.stat().st_mtime_ns for path in (run / "results").iterdir()}

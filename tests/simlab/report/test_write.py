@@ -12,6 +12,7 @@ import pytest
 
 from simlab.report.write import folders_of, in_script, jobs, statuses, write_report
 from simlab.results.results import LOCALIZATION, TRUNCATION, to_frame, write_results
+from simlab.store.jobs import owned
 from support.lab.pages import HOSTILE, Parts, unpack_text
 from support.lab.result_rows import curve, grid, joint_grid
 
@@ -219,6 +220,31 @@ def test_a_file_alone_does_not_have_its_folder_searched(tmp_path, monkeypatch):
     assert folders_of([run / "results" / "a.parquet", run / "results", run]) == [run]
     monkeypatch.chdir(run / "results")
     assert folders_of([Path(".")]) == [run]
+
+
+def test_the_page_says_what_runs_and_waits(tmp_path):
+    def shown():
+        page = write_report(out / "results", out / "report.html").read_text()
+        return re.findall('<p class="notice">(.*)</p>', page), Parts(page).data["statuses"]
+
+    out = tmp_path / "study"
+    write_results(to_frame(grid("A-B", "A", "B")), out / "results" / "r.parquet")
+    counts = {"done": 3, "running": 1, "failed": 1, "waiting": 0}
+    kinds = {
+        "grid": counts,
+        "finetune": {**counts, "running": 0, "waiting": 2},
+        "skip": {"done": 1},
+    }
+    record(out / "status.json", json.dumps({"kinds": kinds}))
+    said = "7 of 12 jobs of study were done when this page was written; {}."
+    with owned(out, lock=out / ".lock"):
+        assert shown()[0] == [said.format("running: 1 grid; waiting: 2 finetune")]
+    # A process that has ended runs nothing, whatever it wrote last.
+    lines, (status,) = shown()
+    assert lines == [said.format("waiting: 1 grid, 2 finetune")]
+    assert status["kinds"]["grid"] == {**counts, "running": 0, "waiting": 1}
+    record(out / "status.json", json.dumps({"kinds": {"grid": {**counts, "running": 0}}}))
+    assert shown()[0] == []
 
 
 def test_joint_grids_of_many_models_are_one_grid(written):
