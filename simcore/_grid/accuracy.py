@@ -174,7 +174,10 @@ def places_again(
         result.append(torch.where(chosen, again, grid[group]))
     places = torch.tensor(rows, device=grid.device)
     again = grid.index_copy(0, places, torch.cat(result))
-    return torch.where(doubtful.T.to(grid.device), again.T, again) if mirrored else again
+    if not mirrored:
+        return again
+    below = doubtful.T.to(grid.device).view(*doubtful.shape, *[1] * (grid.ndim - 2))
+    return torch.where(below, again.transpose(0, 1), again)
 
 
 def differences_lost(values: Tensor, errors: Tensor) -> Tensor:

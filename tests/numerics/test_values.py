@@ -300,6 +300,11 @@ def exponentials(rng):
     return np.exp(4 * np.stack(alike(rng, 100, 12)))
 
 
+def two_spreads(rng):
+    """Every second row is 10 million times as long: products lose the others in float64 too."""
+    return np.stack(alike(rng, 30, 60)) * np.where(np.arange(30) % 2, 1e-4, 1e3)[:, None]
+
+
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(
     "dtypes", [(torch.float32,) * 2, (torch.float32, torch.float64), (torch.float64,) * 2]
@@ -313,6 +318,7 @@ def exponentials(rng):
         (many_decades, ("neuronsim", "neuronsim top_k=5", "match-soft", "match-hard")),
         (near_a_point, ("uniformity",)),
         (exponentials, ("minibatch-cka",)),
+        (two_spreads, ("aligned-cosine",)),
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )
