@@ -300,6 +300,11 @@ def exponentials(rng):
     return np.exp(4 * np.stack(alike(rng, 100, 12)))
 
 
+def nearly_orthogonal(rng):
+    """Few rows, whose dissimilarities are all nearly 1."""
+    return np.eye(200)[rng.integers(0, 200, (2, 12))] + 1e-3 * rng.standard_normal((2, 12, 200))
+
+
 def two_spreads(rng):
     """Every second row is 10 million times as long: products lose the others in float64 too."""
     return np.stack(alike(rng, 30, 60)) * np.where(np.arange(30) % 2, 1e-4, 1e3)[:, None]
@@ -319,6 +324,7 @@ def two_spreads(rng):
         (near_a_point, ("uniformity",)),
         (exponentials, ("minibatch-cka",)),
         (two_spreads, ("aligned-cosine",)),
+        (nearly_orthogonal, ("rsa",)),
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )
