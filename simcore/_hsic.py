@@ -231,8 +231,6 @@ def unbiased_terms(
     if is_traced(layers[0]):
         return terms
     wide = widest_dtype(layers) == torch.float64
-    if wide and bool((_selves(terms, len(layers)) > 0).all()):
-        return terms
     method = cheaper_method(x, y) if options.method == "auto" else options.method
     lengths = row_lengths([layer.detach() for layer in layers])
     rounding = rounding_of(terms, whole)
@@ -277,7 +275,7 @@ def exact_near_one(
     layers = sides.layers
     if not (angular or followed) or is_traced(grid) or is_followed(layers):
         return grid
-    alike = grid.detach() > 1 - (ANGLE_IS_ROUNDING if angular else GRADIENT_IS_ROUNDING)
+    alike = grid.detach().abs() > 1 - (ANGLE_IS_ROUNDING if angular else GRADIENT_IS_ROUNDING)
     itself = sides.selves()
     if itself is not None:
         alike &= ~itself.to(alike.device)

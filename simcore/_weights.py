@@ -48,6 +48,8 @@ def weighted_grid(
             return _with_errors(whole, top_k, lambda _: None)
 
         lost = of_pairs[..., 1] > TOLERANCE
+        # Errors of float32 directions are told in the unit of the widest dtype.
+        lost |= len({basis.vectors.dtype for basis in (*decomposed.x, *decomposed.y)}) > 1
         of_pairs = places_again(function, sides, of_pairs, lost, exact)
     _warn_tied(function, decomposed, of_pairs[..., 1])
     return of_pairs[..., 0]

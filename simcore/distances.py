@@ -9,13 +9,12 @@ import torch
 from torch import Tensor
 
 from simcore._grid.accuracy import (
-    OF_DISTANCES,
     OF_SPECTRA,
     computed_again,
     differences_lost,
     loses_distances,
     pairs_again,
-    variation_of_distances,
+    rounding_of_distances,
 )
 from simcore._grid.derivative import root
 from simcore._grid.finish import as_given
@@ -253,11 +252,11 @@ def _lost_differences(grid: Tensor, xx: Tensor, yy: Tensor, sides: Sides) -> Ten
         return torch.zeros_like(grid, dtype=torch.bool)
     own = xx if sides.same else torch.cat([xx, yy])
     means = own / (n * (n - 1.0))
-    found = [variation_of_distances(*one) for one in zip(layers, means, strict=True)]
-    varies, near = map(torch.stack, zip(*found, strict=True))
-    about_mean, near = own * varies, n * near
-    errors = about_mean[: len(xx), None] + about_mean[-len(yy) :]
-    lost = differences_lost(2 * grid.square(), OF_DISTANCES * UNIT32 * errors)
+    found = [rounding_of_distances(*one) for one in zip(layers, means, strict=True)]
+    units, near = map(torch.stack, zip(*found, strict=True))
+    of_sums, near = UNIT32 * own * units, n * near
+    errors = of_sums[: len(xx), None] + of_sums[-len(yy) :]
+    lost = differences_lost(2 * grid.square(), errors)
     return lost | differences_lost(grid, near[: len(xx), None] + near[-len(yy) :])
 
 

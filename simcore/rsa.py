@@ -8,14 +8,21 @@ from typing import Literal, cast
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import TOLERANCE, computed_again, ranks_are_lost, within
+from simcore._grid.accuracy import (
+    TOLERANCE,
+    computed_again,
+    pairs_again,
+    ranks_are_lost,
+    within,
+)
 from simcore._grid.derivative import with_gradients
 from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_finite
 from simcore._grid.matrices import Rdm, holds
 from simcore._grid.memory import require_memory
-from simcore._grid.one_operator import one_operator
+from simcore._grid.one_operator import is_followed, is_traced, one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
+from simcore._grid.rank import UNIT32
 from simcore._grid.side import Sides, read_sides
 from simcore._hsic import exact_near_one
 from simcore._ops.declared import is_composed
@@ -31,6 +38,7 @@ WIDEST_FLOAT32 = 4096
 # Dissimilarities count only if their variance is this many times the variance that rounding gives
 # them. At the limit, rounding lowers a correlation by up to 1 / 32.
 LEAST_SPREAD = 16
+SUMS_ROUND = 2  # units, of float32 sums over dissimilarities
 Correlation = Literal["pearson", "spearman"]
 WHY_UNDEFINED = "no variance in a row or between the dissimilarities beyond rounding"
 # Covariances [Lx, Ly]; variances [Lx] and [Ly]; then for all layers (x, then y) the variance of the
@@ -141,12 +149,32 @@ def rsa_grid(
     # Gradients of the other layers would receive a nan as 0 * nan.
     xx, yy = torch.where(defined_x, xx, 1.0), torch.where(defined_y, yy, 1.0)
     grid = within(xy / torch.sqrt(xx[:, None] * yy[None, :]), -1.0, 1.0, TOLERANCE)
+    if correlation == "pearson":
+        grid = _exact_where_alike(sides, grid, torch.where(defined, spread.detach(), torch.inf))
     grid = exact_near_one("rsa_grid", sides, grid, _again)
     return sides.finish(grid, "rsa_grid", ~defined_x, ~defined_y, WHY_UNDEFINED)
 
 
 def _again(x: list[Tensor], y: list[Tensor], max_memory: int) -> Tensor:
     return cast(Tensor, rsa_grid(x, y, max_memory=max_memory))
+
+
+def _exact_where_alike(sides: Sides, grid: Tensor, spread: Tensor) -> Tensor:
+    """Return the grid, in float64 of layers whose dissimilarities are nearly one number.
+
+    ``spread`` is their variance over the square of their mean, and what float32 leaves of sums that
+    are ``4 / n`` times the square of the mean.
+    """
+    if is_traced(grid) or is_followed(sides.layers):
+        return grid
+    narrow = [_dtype_by_width(layer) == torch.float32 for layer in sides.layers]
+    alike = SUMS_ROUND * UNIT32 * 4 / sides.n > TOLERANCE * spread
+    alike &= torch.tensor(narrow, device=spread.device)
+    lost = alike[: len(sides.x), None] | alike[sides.columns]
+    half = max(sides.bound // 2, 1)
+    return pairs_again(
+        "rsa_grid", sides, grid, lost, lambda x, y: _again(x, y, half), symmetric=True
+    )
 
 
 def _rank_moments(sides: Sides) -> Moments:

@@ -58,9 +58,10 @@ FLOAT64_BANDWIDTH = 8.0
 ANGLE_IS_ROUNDING = 5e-2
 GRADIENT_IS_ROUNDING = 2e-3
 # Largest errors of float32 in units of its rounding: of ``|D_x - D_y|^2``, over the sums of the
-# squares of distances about their mean; of the GULP distance, over the two terms that it is the
-# difference of.
-OF_DISTANCES = 7
+# squares of distances about their mean; of the same over all squares, times the share of pairs of
+# equal rows, whose terms are equal numbers that round the same way; of the GULP distance, over the
+# two terms that it is the difference of.
+OF_DISTANCES, OF_EQUAL_ROWS = 7, 256
 OF_WHITENED = 24
 OF_SPECTRA = 2  # errors of the spectral norm of D_x - D_y, over that of the distances
 # Nuclear norms of float32 layers are off by up to 8e-6 where few directions have most of a layer,
@@ -173,7 +174,10 @@ def places_again(
         result.append(torch.where(chosen, again, grid[group]))
     places = torch.tensor(rows, device=grid.device)
     again = grid.index_copy(0, places, torch.cat(result))
-    return torch.where(doubtful.T.to(grid.device), again.T, again) if mirrored else again
+    if not mirrored:
+        return again
+    below = doubtful.T.to(grid.device).view(*doubtful.shape, *[1] * (grid.ndim - 2))
+    return torch.where(below, again.transpose(0, 1), again)
 
 
 def differences_lost(values: Tensor, errors: Tensor) -> Tensor:
@@ -280,12 +284,13 @@ def loses_distances(layer: Tensor) -> bool:
     return bool(far | (errors > NEAR_ROWS * sizes) | (equal > EQUAL_ROWS))
 
 
-def variation_of_distances(layer: Tensor, mean_square: Tensor) -> tuple[Tensor, Tensor]:
-    """Return an upper estimate of how much of the squared distances is their variance, 0 to 1.
+def rounding_of_distances(layer: Tensor, mean_square: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the error of float32 sums of squared distances, over the sums, in units of rounding.
 
-    ``mean_square`` is the mean of all squared distances between rows. Where the sampled ones have
-    another mean, few rows make the sums. The second value is the root mean square of float32's
-    errors of the distances. The rows are the same ones on every call, in an order without a period.
+    It grows with how much of the squared distances is their variance. ``mean_square`` is the mean
+    of all squared distances between rows. Where the sampled ones have another mean, few rows make
+    the sums. The second value is the root mean square of float32's errors of the distances. The
+    rows are the same ones on every call, in an order without a period.
     """
     order = torch.randperm(len(layer), generator=torch.Generator().manual_seed(0))
     rows = layer[order[: SAMPLED_ROWS + 1].to(layer.device)].double()
@@ -298,7 +303,8 @@ def variation_of_distances(layer: Tensor, mean_square: Tensor) -> tuple[Tensor, 
     every = lengths - 2 * products
     every = torch.where(every > 64 * UNIT64 * lengths, every, 0.0)  # else copies
     errors = distance_errors(every, lengths).square().mean().sqrt()
-    return (varies / known).clamp(max=1.0), errors
+    equal = ((every == 0).double().mean() - 1 / len(rows)) * len(rows) / (len(rows) - 1)
+    return OF_DISTANCES * (varies / known).clamp(max=1.0) + OF_EQUAL_ROWS * equal, errors
 
 
 def within(values: Tensor, lowest: float, highest: float, error: Tensor | float) -> Tensor:
@@ -376,8 +382,10 @@ def uniformity_error(values: Tensor, lengths: Tensor, n: Tensor) -> Tensor:
     """Return a bound ``[L]`` on the float32 rounding of ``log mean exp(-2 distance^2)``.
 
     ``lengths`` ``[L, 3]`` are those of `row_lengths`. The diagonal is exact: the rounding is that
-    of the share that near rows have in the mean.
+    of the share that near rows have in the mean. Of rows that are all near each other, each term is
+    1 up to the rounding of 1.
     """
     share = 1 - 1 / (n * values.exp())
-    error = 16 * UNIT32 * lengths[:, 0] / n * torch.where(share > 256 * UNIT64, share, 0.0)
+    share = torch.where((share > 256 * UNIT64) & (lengths[:, 0] > 0), share, 0.0)
+    error = UNIT32 * (16 * lengths[:, 0] / n + 0.5) * share
     return torch.where(error > 16 * UNIT64, error, 0.0)  # else float64 rounds as much

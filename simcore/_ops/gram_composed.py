@@ -25,12 +25,22 @@ from simcore._ops.tiles import tiles
 MEDIAN_ROWS = 256  # whose distances from all others are computed at a time
 
 
+def _shortened(squares: Tensor, width: int) -> Tensor:
+    """Take from squared lengths of rows ``[..., width]`` what rounding adds to distances.
+
+    Sums of squares and products of rows round differently, so that equal rows would be apart by
+    some units of their lengths, and an RBF kernel could have the width of this rounding.
+    """
+    units = 8 + 2 * math.sqrt(width)
+    return squares.mul_(1 - units * torch.finfo(squares.dtype).eps / 2)
+
+
 @dataclass(frozen=True)
 class _Stack:
     """Layers of one width, and the function of their squared distances that is a Gram matrix."""
 
     rows: Tensor  # [W, n, p] float64, centred and scaled
-    squares: Tensor  # [W, n], the squared lengths of the rows
+    squares: Tensor  # [W, n], the squared lengths of the rows, `_shortened`
     # [W, 1, 1], `1 / (2 sigma^2)` of the RBF kernel; None: Gram matrices hold distances.
     gamma: Tensor | None
     # [W, 1, 1], subtracted from every entry: HSIC is blind to it, and the sums cancel less.
@@ -55,10 +65,10 @@ class _Stack:
             entries.sub_(self.shift[some])
 
 
-def _median(rows: Tensor) -> Tensor:
+def median(rows: Tensor) -> Tensor:
     """Return the median of the squared distances over all ordered pairs, the diagonal included."""
     kept = rows[:: -(-len(rows) // EXACT_MEDIAN_ROWS)]
-    n, lengths = len(kept), kept.square().sum(1)
+    n, lengths = len(kept), _shortened(kept.square().sum(1), kept.shape[1])
     distances = lengths.new_empty(n * (n - 1) // 2)  # of each pair once
     end = 0
     for i in range(0, n - 1, MEDIAN_ROWS):
@@ -92,13 +102,14 @@ def _read(
         rows[i] = centred
         squares[i] = centred.square_().sum(1)
         powers.append(power)
+    _shortened(squares, width)
     units = torch.stack(powers)  # [W]
     shift = torch.zeros_like(units)
     if kernel == "distance":
         if shifted:
             shift = (2 * squares.sum(1) / (n - 1)).sqrt()
         return _Stack(rows, squares, None, shift[:, None, None]), units
-    medians = torch.stack([_median(layer) for layer in rows])
+    medians = torch.stack([median(layer) for layer in rows])
     # A median of 0 leaves the width undefined: every entry, and every sum of the layer, is nan.
     medians = torch.where(medians > 0, medians, torch.nan)
     gamma = (0.5 / (bandwidth**2 * medians)).clamp(max=torch.finfo(torch.float64).max)

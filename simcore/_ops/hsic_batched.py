@@ -14,9 +14,9 @@ from torch import Tensor
 from simcore._grid.progress import reported
 from simcore._ops.composed import centred_columns, in_full_float32
 from simcore._ops.declared import compose
+from simcore._ops.gram_composed import median
 from simcore._ops.hsic import hsic_terms
 from simcore._ops.hsic_gradients import widest_dtype
-from simcore._ops.hsic_plan import EXACT_MEDIAN_ROWS
 
 SLAB_BYTES = 2**26  # of reordered Gram entries, or of the rows of one Gram matrix, at a time
 
@@ -73,19 +73,9 @@ def gram_power_sums(
 
 
 def median_squared_distances(x: Sequence[Tensor], y: Sequence[Tensor]) -> Tensor:
-    """Compute ``simcore::median_squared_distances``: all distances of a layer are sorted."""
-    layers = [*x, *y]
-    step = -(-len(layers[0]) // EXACT_MEDIAN_ROWS)
-    medians = []
-    for features, power in _features(layers):
-        kept = features[::step]
-        lengths = kept.double().square().sum(1).to(kept.dtype)
-        distances = kept @ kept.T
-        distances.mul_(-2).add_(lengths[:, None]).add_(lengths).clamp_(min=0).fill_diagonal_(0)
-        ordered = distances.flatten().sort().values
-        middle = ordered[(len(ordered) - 1) // 2 : len(ordered) // 2 + 1].double()
-        medians.append(middle.mean() * power.square())
-    return torch.stack(medians)
+    """Compute ``simcore::median_squared_distances`` in float64, one layer after another."""
+    parts = map(centred_columns, [*x, *y])
+    return torch.stack([median(features) * power.square() for features, power in parts])
 
 
 def uniformity(x: Sequence[Tensor], max_memory: int) -> Tensor:

@@ -90,8 +90,11 @@ class CkaMeasure:
         double = wide or any(t.dtype == torch.float64 for t in layers)
         self.dtype = torch.float64 if double else torch.float32
         if self.kernel == "rbf":
-            medians = median_squared_distances(self.x, self.y)
-            (self.medians,) = on_host([medians])
+            if wide:  # a copy at a time
+                found = [median_squared_distances([layer.double()], []) for layer in layers]
+            else:
+                found = [median_squared_distances(self.x, self.y)]
+            (self.medians,) = on_host([torch.cat(found)])
 
     @property
     def device(self) -> torch.device:

@@ -7,6 +7,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from simcore import cka_grid, hsic_grid, reference
 from simcore._ops import hsic_composed, hsic_plan
 from simcore._ops.gram_composed import gram_terms
+from simcore._ops.hsic_batched import median_squared_distances
 from simcore._ops.hsic_composed import composed_terms
 from support import tolerance
 from support.cases import DTYPES, ESTIMATORS, HALVES, Case, exact, layers
@@ -158,3 +159,13 @@ def test_a_device_reads_and_multiplies_many_layers_at_once(kernel, most, monkeyp
             gram_terms(x, [], kernel, "unbiased", 1.0, 0, "highest")
         counts.append(launches.count)
     assert (counts[1] - counts[0]) / 30 <= most
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_equal_rows_are_0_apart(dtype):
+    """More than half of all pairs are of equal rows, so that the RBF kernel has no width."""
+    rows = torch.randn(16, 100, 12, generator=torch.Generator().manual_seed(0)).to(dtype)
+    rows[:, 2:] = rows[:, 2:3]
+    some = list(rows)
+    assert gram_terms(some, [], "rbf", "biased", 1.0, 0, "highest")[1].isnan().all()
+    assert not median_squared_distances(some, []).any()

@@ -267,6 +267,74 @@ def test_equal_rows_round_alike(classes, dtype):
     assert_kept([judge(case, f"{classes} rows", x, y, a, b) for case in CASES])
 
 
+def one_apart(rng):
+    """All rows are equal but the first, so that unbiased self-HSICs are 0."""
+    layers = np.stack(alike(rng, 120, 16))
+    layers[:, 1:] = layers[:, 1:2]
+    return layers
+
+
+def two_apart(_):
+    """Layers of one neuron whose unbiased CKA is -1."""
+    layers = np.stack(alike(np.random.default_rng(0), 60, 1))
+    layers[:, 2:] = layers[:, 2:3]
+    return layers
+
+
+def padded(rng):
+    """Few rows that are no padding, so that canonical correlations of 1 tie."""
+    layers = np.stack(alike(rng, 100, 12))
+    layers[:, 10:] = 0
+    return layers
+
+
+def many_decades(rng):
+    return np.stack(alike(rng, 120, 16)) * 10 ** np.linspace(-15, 15, 16)
+
+
+def near_a_point(rng):
+    return 1 + np.array([1e-5, 2e-5])[:, None, None] * rng.standard_normal((2, 100, 16))
+
+
+def exponentials(rng):
+    return np.exp(4 * np.stack(alike(rng, 100, 12)))
+
+
+def nearly_orthogonal(rng):
+    """Few rows, whose dissimilarities are all nearly 1."""
+    return np.eye(200)[rng.integers(0, 200, (2, 12))] + 1e-3 * rng.standard_normal((2, 12, 200))
+
+
+def two_spreads(rng):
+    """Every second row is 10 million times as long: products lose the others in float64 too."""
+    return np.stack(alike(rng, 30, 60)) * np.where(np.arange(30) % 2, 1e-4, 1e3)[:, None]
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(
+    "dtypes", [(torch.float32,) * 2, (torch.float32, torch.float64), (torch.float64,) * 2]
+)
+@pytest.mark.parametrize(
+    "draw, names",
+    [
+        (one_apart, ("rsm-difference", *map(str, UNBIASED))),
+        (two_apart, ("cka-angular method=gram estimator=unbiased",)),
+        (padded, ("pwcca truncation=0.9", "pwcca truncation=10")),
+        (many_decades, ("neuronsim", "neuronsim top_k=5", "match-soft", "match-hard")),
+        (near_a_point, ("uniformity",)),
+        (exponentials, ("minibatch-cka",)),
+        (two_spreads, ("aligned-cosine",)),
+        (nearly_orthogonal, ("rsa",)),
+    ],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_layers_that_few_expect(draw, names, dtypes):
+    layers = [layer.astype("f") for layer in draw(np.random.default_rng(21))]
+    sides = [Layer(layer.astype("d"), "float32") for layer in layers]
+    x, y = (torch.from_numpy(layer).to(dtype) for layer, dtype in zip(layers, dtypes, strict=True))
+    assert_kept([judge(BY_NAME[name], draw.__name__, x, y, *sides) for name in names])
+
+
 @pytest.mark.filterwarnings("ignore:gulp_grid. the rank is not clear")
 def test_rounded_entries_do_not_count_where_gulp_is_computed_again():
     """Four classes in bfloat16, whose float64 copies look like fixed fractions."""
