@@ -11,7 +11,7 @@ from torch import Tensor
 
 from simcore._grid.accuracy import warn_tied_neighbours
 from simcore._grid.inputs import on_host
-from simcore._grid.neighbours import Neighbours, check_neighbours, settled
+from simcore._grid.neighbours import Neighbours
 from simcore._grid.scale import near_one
 from simcore._grid.side import Side, Sides
 from simcore._ops.tied_rows import nearest_with_ties
@@ -37,6 +37,15 @@ class Lists:
     def undefined(self) -> Tensor:
         """Which layers have no neighbours, ``[L]`` bool."""
         return self.index[:, 0, 0] < 0
+
+
+def check_neighbours(layer: Tensor, name: str, k: int) -> None:
+    """Raise a ValueError unless every row of ``layer`` has at least k others."""
+    if k >= len(layer):
+        raise ValueError(
+            f"k: wanted at most n - 1 = {len(layer) - 1} neighbours, as {name} has n = "
+            f"{len(layer)} rows, got {k}"
+        )
 
 
 def find(
@@ -110,6 +119,24 @@ def given_neighbours(sides: Sides) -> Iterator[tuple[str, Neighbours]]:
             yield f"{side.name}[{i}]", one
 
 
+def settled(sides: Sides, k: int | None, metric: str | None) -> tuple[int, str]:
+    """Return k and the metric of the given neighbours; without any, the caller's, or defaults."""
+    named = list(given_neighbours(sides))
+    if not named:
+        return 10 if k is None else k, metric or "cosine"
+    first, one = named[0]
+    for option, asked, own in (("k", k, one.k), ("metric", metric, one.metric)):
+        if asked not in (None, own):
+            raise ValueError(f"{option}: wanted {own!r} as in {first}, got {asked!r}")
+    for name, other in named:
+        if (other.k, other.metric) != (one.k, one.metric):
+            raise ValueError(
+                f"{name}: wanted neighbours of k = {one.k} and metric {one.metric!r} like the "
+                f"others, got k = {other.k} and metric {other.metric!r}"
+            )
+    return one.k, one.metric
+
+
 def lists_of_both(
     sides: Sides,
     k: int | None,
@@ -119,7 +146,7 @@ def lists_of_both(
     inside: bool = False,
 ) -> tuple[Lists, Lists, int]:
     """Return the neighbours of both sides, and the bytes that are left."""
-    k, metric = settled(list(given_neighbours(sides)), k, metric)
+    k, metric = settled(sides, k, metric)
     x, left = find(sides.x, k, metric, sides.bound, any_unit, with_values, inside)
     if sides.same:
         none = Lists(x.index[:0, :0, :0], x.values[:0, :0, :0], x.squares[:0])

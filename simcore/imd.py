@@ -13,11 +13,11 @@ from simcore._grid.accuracy import warn_tied_neighbours
 from simcore._grid.finish import as_given, masked, warn_caller
 from simcore._grid.inputs import Array, Layers
 from simcore._grid.memory import require_memory
-from simcore._grid.neighbours import check_neighbours
 from simcore._grid.one_operator import Estimate, as_estimate, empty_estimate, one_operator
 from simcore._grid.options import check_count
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side, Sides, read_sides
+from simcore._neighbour_lists import check_neighbours
 from simcore._ops.eigh import eigh
 from simcore._ops.tied_rows import nearest_with_ties
 

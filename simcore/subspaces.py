@@ -22,7 +22,7 @@ from simcore._grid.progress import progress_bar
 from simcore._grid.rank import UNIT32
 from simcore._grid.side import LayersOrBases, Side, read_sides
 from simcore._ops.hsic import hsic_terms
-from simcore._procrustes import RotatedSides, rotated_sides
+from simcore._procrustes import RotatedSides, rotate
 from simcore._whitened import centred_columns, whitening_bytes
 from simcore.basis import decompose
 
@@ -101,8 +101,9 @@ def gulp_grid(
     ridge = check_ridge(ridge)
     if ridge == 0:
         return _gulp_of_bases(X, Y, max_memory, progress)
-    rotated = rotated_sides(X, Y, max_memory=max_memory, progress=progress)
-    sides, layers = rotated.sides, rotated.x + rotated.y
+    sides = read_sides(X, Y, "a basis", max_memory=max_memory, with_bases=True)
+    rotated = rotate(sides, progress=progress)
+    layers = rotated.x + rotated.y
     held = sum(layer.nbytes for layer in layers)
     largest = max(whitening_bytes(*layer.shape) for layer in layers)
     require_memory(2 * held + largest, rotated.workspace, "whitened copies of the layers")
@@ -253,8 +254,7 @@ def eigenspace_overlap_grid(
     >>> bool((0.5 - eigenspace_overlap_grid([x], [x[:, :4]])).abs() < 1e-5)
     True
     """
-    sides = read_sides(X, Y, "a basis", max_memory=max_memory)
-    sides.check_finite()
+    sides = read_sides(X, Y, "a basis", max_memory=max_memory, finite=True)
     with progress_bar("eigenspace_overlap_grid", progress) as report:
         layers = Side("X", sides.layers, labels=sides.labels)
         spaces, left = column_spaces("eigenspace_overlap_grid", layers, sides.bound, report)

@@ -242,9 +242,10 @@ def read_sides(
     least_rows: int = LEAST_ROWS["variance"],
     max_memory: int | None = None,  # the option of the grid; default a quarter of the free memory
     differentiable: bool = False,  # whether layers keep their graph of derivatives, or are detached
-    # Whether bases may stand for layers. Layers are then checked for NaN and infinity here, as they
-    # are beside matrices, because no operator sees them first; in other grids operators check.
-    with_bases: bool = False,
+    # Whether layers are checked for NaN and infinity here, as they are beside matrices and where
+    # bases may stand for layers, because no operator sees them first; in other grids operators do.
+    finite: bool = False,
+    with_bases: bool = False,  # whether bases may stand for layers
     with_neighbours: bool = False,  # whether neighbours may stand for layers
     # Matrices over examples that may stand for layers. All then have to fit into `max_memory`.
     matrices: type[Matrix] | None = None,
@@ -263,7 +264,7 @@ def read_sides(
     check_rows(first, f"{names[0]}[0]", least_rows, purpose)
     sides = Sides(side_x, side_y, bound)
     for side in (side_x, side_y):
-        if (with_bases and side.bases is None) or sides.matrices:
+        if finite or (with_bases and side.bases is None) or sides.matrices:
             check_finite(side.layers, side.name)
     if sides.matrices:
         count = len(sides.matrices)  # of all layers, one by one and then together

@@ -205,7 +205,7 @@ class Tape:
         self._listener.detach()
         try:
             self._check_complete()
-            self._store.finish()
+            self._store.complete()
         finally:
             self._store.discard()
 
