@@ -13,6 +13,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from simcore._column_spaces import orthonormal
 from simcore._grid.accuracy import (
     TOLERANCE,
     computed_again,
@@ -35,7 +36,6 @@ from simcore._grid.options import check_flag
 from simcore._grid.scale import in_range
 from simcore._grid.side import LayersOrBases, Sides, read_sides
 from simcore._truncated import truncated
-from simcore._whitened import orthonormal
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from simcore._column_spaces import column_spaces, compute_dtype, overlaps
+from simcore._column_spaces import (
+    centred_columns,
+    column_spaces,
+    compute_dtype,
+    overlaps,
+    whitening_bytes,
+)
 from simcore._decomposed import decomposed_sides
 from simcore._grid.accuracy import OF_WHITENED, TOLERANCE, differences_lost, places_again, within
 from simcore._grid.basis import Basis, Columns, columns_of
@@ -23,7 +29,6 @@ from simcore._grid.rank import UNIT32
 from simcore._grid.side import LayersOrBases, Side, read_sides
 from simcore._ops.hsic import hsic_terms
 from simcore._procrustes import RotatedSides, rotate
-from simcore._whitened import centred_columns, whitening_bytes
 from simcore.basis import decompose
 
 

@@ -1,4 +1,4 @@
-"""Conversion of arrays to torch tensors, and the checks of their shapes, devices and entries."""
+"""Arrays as torch tensors, the checks of their shapes, devices and entries, and groups of rows."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +22,7 @@ LEAST_ROWS = {
     "fit and holdout": 4,  # two rows to fit to, and two rows to judge the fit on
 }
 KNOWN_DEVICES = ("cpu", "cuda")
+Groups = Sequence[int] | np.ndarray | Tensor
 
 
 def listed(layers: Any) -> Any:
@@ -244,3 +245,20 @@ def _finite_entries(layer: Tensor) -> Tensor:
     if summable and layer.detach().sum().isfinite():
         return torch.tensor(layer.numel(), device=layer.device)
     return torch.stack([torch.isfinite(block).sum() for block in row_blocks(layer)]).sum()
+
+
+def group_numbers(groups: Groups | None, n: int, name: str = "groups") -> np.ndarray | None:
+    """Return the number of the group of every row, from 0 in the order of their first rows."""
+    if groups is None:
+        return None
+    values = groups.detach().cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
+    if values.dtype.kind not in "iu":
+        raise TypeError(f"{name}: wanted whole numbers, got {values.dtype}")
+    if values.shape != (n,):
+        raise ValueError(f"{name}: wanted one number for each of {n} rows, got {values.shape}")
+    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    if len(first) == n:
+        return None
+    rank = np.empty_like(first)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]

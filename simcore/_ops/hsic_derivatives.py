@@ -17,8 +17,7 @@ from torch import Tensor
 from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import has_tangent, is_followed, one_operator
 from simcore._ops.hsic import hsic_terms
-from simcore._ops.hsic_gradients import Blocks, LinearHsic, fitting_blocks
-from simcore._ops.hsic_kernel_gradients import KernelHsic
+from simcore._ops.hsic_gradients import Blocks, KernelHsic, LinearHsic, fitting_blocks
 
 Terms = tuple[Tensor, Tensor, Tensor]
 MEMORY_OPTION = 4  # the place of max_memory among the options of hsic_terms

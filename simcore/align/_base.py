@@ -10,10 +10,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._grid.groups import Groups
 from simcore._grid.inputs import (
     LEAST_ROWS,
     Array,
+    Groups,
     as_tensor,
     check_alike,
     check_finite_count,

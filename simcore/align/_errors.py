@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._grid.groups import Groups, group_numbers
+from simcore._grid.inputs import Groups, group_numbers
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from simcore._grid.basis import (
     warn_unclear_cuts,
 )
 from simcore._grid.finish import warn_caller
-from simcore._grid.groups import Groups
-from simcore._grid.inputs import Array, check_rows
+from simcore._grid.inputs import Array, Groups, check_rows
 from simcore._grid.options import check_choice, check_number
 from simcore.align._base import (
     Aligner,

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._grid.groups import Groups, group_numbers
-from simcore._grid.inputs import Array, Layers, listed
+from simcore._grid.inputs import Array, Groups, Layers, group_numbers, listed
 from simcore._grid.memory import memory_bound
 from simcore._grid.options import check_choice, check_count, check_max_memory
 from simcore._grid.progress import progress_bar

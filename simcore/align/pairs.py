@@ -10,8 +10,15 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from simcore._grid.groups import Groups, group_numbers
-from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_rows, listed
+from simcore._grid.inputs import (
+    LEAST_ROWS,
+    Array,
+    Groups,
+    Layers,
+    check_rows,
+    group_numbers,
+    listed,
+)
 from simcore._grid.options import check_choice, check_count, check_number
 from simcore._grid.progress import progress_bar
 from simcore.align._base import (

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from simcore._grid.one_operator import is_followed
 from simcore._grid.options import check_choice, check_count
-from simcore.nn._checks import on_rows
 from simcore.nn._reversible import run_reversibly
-from simcore.nn.coupling import AffineCoupling, Halves
+from simcore.nn.coupling import AffineCoupling, Halves, on_rows
 from simcore.nn.mlp import Activation
 
 Mixing = Literal["none", "permutation"]

@@ -26,8 +26,7 @@ from simcore.recording.named_grid import (
 )
 from simcore.recording.outputs import Select
 from simcore.recording.pools import MANY_ROWS, Pool
-from simcore.recording.reading import Reading
-from simcore.recording.sampling import Sampler
+from simcore.recording.reading import Reading, Sampler
 from simcore.recording.selection import Chooser
 from simcore.recording.storage import Budget, MemoryStore
 from simcore.recording.tape import Tape

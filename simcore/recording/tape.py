@@ -17,8 +17,7 @@ from simcore.recording.masks import Given
 from simcore.recording.outputs import Select
 from simcore.recording.passes import Pass
 from simcore.recording.pools import Pool
-from simcore.recording.reading import Reading
-from simcore.recording.sampling import Sampler
+from simcore.recording.reading import Reading, Sampler
 from simcore.recording.selection import Choice, Chooser
 from simcore.recording.storage import Budget, FileStore, MemoryStore, Store
 from simcore.recording.wrappers import has_compiled, is_compiled

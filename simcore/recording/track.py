@@ -14,14 +14,13 @@ from torch import Tensor, nn
 from simcore._grid.options import check_choice, check_count
 from simcore._measures import MEASURES
 from simcore._optional import import_optional
-from simcore.recording.batches import Forward, call
+from simcore.recording.batches import Forward, call, undisturbed
 from simcore.recording.history import History
 from simcore.recording.masks import Given
 from simcore.recording.named_grid import read_question
 from simcore.recording.outputs import Select
 from simcore.recording.pools import Pool
-from simcore.recording.reading import Reading
-from simcore.recording.sampling import Sampler
+from simcore.recording.reading import Reading, Sampler
 from simcore.recording.selection import Chooser
 from simcore.recording.storage import Budget, MemoryStore
 from simcore.recording.tape import Tape
@@ -38,7 +37,6 @@ from simcore.recording.track_arguments import (
     read_out,
     recorded_steps,
 )
-from simcore.recording.undisturbed import undisturbed
 
 Pairs = Literal["same", "all"]
 

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.finish import as_given, warn_caller
-from simcore._grid.groups import Groups
-from simcore._grid.inputs import LEAST_ROWS, Array, Layers
+from simcore._grid.inputs import LEAST_ROWS, Array, Groups, Layers
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice, check_count, check_number
 from simcore._grid.progress import progress_bar

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from simcore._grid.inputs import Layers, listed
 from simcore._grid.matrices import Gram, Rdm, holds, square_of
-from simcore._grid.measure_options import check_measure_options
+from simcore._grid.options import check_measure_options
 from simcore._grid.side import Sides, read_sides
 from simcore._ops.gram_matrices import centred_gram, grams_of
 from simcore._ops.rsa import standardised_triangles

@@ -14,8 +14,7 @@ from torch import Tensor, nn
 from simcore.recording.batches import Forward, device_of
 from simcore.recording.masks import Given
 from simcore.recording.pools import Pool
-from simcore.recording.reading import Reading
-from simcore.recording.sampling import Sampler
+from simcore.recording.reading import Reading, Sampler
 from simcore.recording.selection import Chooser
 from simcore.recording.storage import Budget, MemoryStore
 from simcore.recording.tape import Tape
