@@ -71,7 +71,6 @@ class DecomposedSides:
         return torch.minimum(_kept(self.x)[:, None], _kept(self.y or self.x)[None, :])
 
     def finish(self, grid: Tensor, function: str) -> Array:
-        """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
         x, y = _kept(self.x), _kept(self.y or self.x)  # [Lx], [Ly]
         return self.sides.finish(within(grid, 0.0, 1.0, TOLERANCE), function, x == 0, y == 0)
 
@@ -108,7 +107,6 @@ class ExplainedSides:
         return grid
 
     def finish(self, grid: Tensor, function: str) -> Array:
-        """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
         constant = torch.stack([(layer == layer[0]).all() for layer in self.layers])  # [Lx]
         empty = _kept(self.explaining) == 0  # [Ly]
         return self.sides.finish(within(grid, 0.0, 1.0, TOLERANCE), function, constant, empty)
@@ -215,7 +213,6 @@ def _warn_saturated(
 
 
 def _kept(bases: Sequence[Columns]) -> Tensor:
-    """Return the number of components of every layer, float64."""
     kept = [basis.kept for basis in bases]
     return torch.tensor(kept, dtype=torch.float64, device=bases[0].vectors.device)
 

@@ -138,7 +138,6 @@ class HsicTerms:
     lowest: float | None = -1.0  # CKA; None where values have no range
 
     def normalised(self) -> Tensor:
-        """Return CKA, and warn of layers that have none."""
         return normalise(self.xy, self.xx, self.yy, self._defined(), self.lowest)
 
     def checked(self) -> Tensor:
@@ -326,7 +325,6 @@ def normalise(
 def check_representable(
     result: Tensor, xx: Tensor, yy: Tensor, names: tuple[str, str] = ("X", "Y")
 ) -> None:
-    """Raise a ValueError that names the first layer with an infinite or undefined self-HSIC."""
     if is_traced(result) or bool(torch.isfinite(result.detach()).all()):
         return
     for name, values in zip(names, (xx, yy), strict=True):

@@ -40,7 +40,6 @@ class Lists:
 
 
 def check_neighbours(layer: Tensor, name: str, k: int) -> None:
-    """Raise a ValueError unless every row of ``layer`` has at least k others."""
     if k >= len(layer):
         raise ValueError(
             f"k: wanted at most n - 1 = {len(layer) - 1} neighbours, as {name} has n = "

@@ -19,7 +19,6 @@ _EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 
 
 def import_optional(module: str, wanted_by: str) -> ModuleType:
-    """Import a package that belongs to an extra of simcore."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -56,7 +55,6 @@ def missing_from_lab(error: ImportError, wanted_by: str) -> str | None:
 
 
 def belongs_to(module: str, extra: str) -> bool:
-    """Say whether an extra lists the package of a module."""
     return distribution_of(module) in _extras()[extra]
 
 

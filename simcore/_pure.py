@@ -20,7 +20,6 @@ def build_info() -> dict[str, str]:
 
 
 def free_memory(root: str = "/") -> int:
-    """See simcore.free_memory; csrc/cpu/base/memory.cpp says how control groups are read."""
     free = _entry(Path(root, "proc/meminfo"), "MemAvailable:")
     if free is not None:
         free *= 1024

@@ -305,7 +305,6 @@ def _monotone(values: np.ndarray) -> list[int]:
 
 
 def _place(name: str | int, names: Sequence[str], side: str) -> int:
-    """Return the place of a layer that is given by its name or its place."""
     if isinstance(name, str):
         if name not in names:
             meant = did_you_mean(name, names)

@@ -39,7 +39,6 @@ _TABLE_BYTES = 16  # of a neuron in the table of best partners: a value and a nu
 
 
 def check_top_k(top_k: TopK) -> TopK:
-    """Return `top_k` as an int, a float or None."""
     if top_k is None:
         return None
     if isinstance(top_k, Integral) and not isinstance(top_k, bool) and top_k >= 1:

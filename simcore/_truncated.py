@@ -140,7 +140,6 @@ def _may_keep_few(layer: Tensor, wanted: Wanted, standardize: bool) -> bool:
 
 
 def _gram(x: Tensor) -> Tensor:
-    """Return ``x x'``; blocks above the diagonal are copies."""
     m = len(x)
     gram = x.new_empty(m, m)
     height = -(-m // GRAM_BLOCKS)

@@ -252,6 +252,5 @@ def _in_float32(sides: Sides) -> bool:
 
 
 def _exact_spectral(x: list[Tensor], y: list[Tensor], bound: int) -> Tensor:
-    """Return `spectral_differences` of float64 layers."""
     scaled = in_range([*x, *y])
     return spectral_differences(scaled, len(x), bound, lambda _: None)[0]

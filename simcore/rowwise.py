@@ -114,7 +114,6 @@ def _compared(
 
 
 def _check_widths(sides: Sides, what: str) -> None:
-    """Raise a ValueError that names two layers of different widths, if there are such layers."""
     wanted = sides.x.layers[0].shape[1]
     for side in (sides.x, sides.y):
         for i, layer in enumerate(side.layers):

@@ -62,5 +62,4 @@ def masked(grid: Tensor, undefined_x: Tensor, undefined_y: Tensor) -> Tensor:
 
 
 def as_given(result: Tensor, from_numpy: bool) -> Array:
-    """Return the result as a numpy array if ``from_numpy``, else as the tensor that it is."""
     return result.numpy() if from_numpy else result

@@ -136,7 +136,6 @@ def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
 
 
 def as_layer(layer: object, name: str) -> Tensor:
-    """Return one layer ``[n, p]`` with at least one column; see `as_tensor`."""
     tensor = as_tensor(layer, name)
     _check_layer(tensor, name)
     return tensor
@@ -150,20 +149,17 @@ def _check_layer(layer: Tensor, name: str) -> None:
 
 
 def check_device(layer: Tensor, name: str) -> None:
-    """Raise a ValueError unless grids are computed on the device of ``layer``."""
     if layer.device.type not in KNOWN_DEVICES:
         wanted = " or ".join(KNOWN_DEVICES)
         raise ValueError(f"{name}: wanted device {wanted}, got {layer.device}")
 
 
 def check_on_cpu(layer: Tensor, name: str, what: str) -> None:
-    """Raise a ValueError unless ``layer`` is on the CPU, because ``what`` has no CUDA kernels."""
     if layer.device.type != "cpu":
         raise ValueError(f"{name}: wanted device cpu for {what}, got {layer.device}")
 
 
 def check_same_device(layer: Tensor, name: str, first: Tensor, first_name: str) -> None:
-    """Raise a ValueError unless ``layer`` is on the device of ``first``."""
     if layer.device != first.device:
         raise ValueError(
             f"{name}: wanted device {first.device} as in {first_name}, got {layer.device}"
@@ -181,7 +177,6 @@ def check_alike(layer: Tensor, name: str, first: Tensor, first_name: str) -> Non
 def check_rows(
     layer: Tensor, name: str, least: int, purpose: str, error: type[ValueError] = ValueError
 ) -> None:
-    """Raise an ``error`` if ``layer`` has fewer than ``least`` rows, which ``purpose`` needs."""
     if len(layer) < least:
         raise error(f"{name}: wanted at least {least} rows for {purpose}, got {len(layer)}")
 
@@ -211,7 +206,6 @@ def on_host(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def check_finite(layers: Sequence[Tensor], name: str) -> None:
-    """Raise a ValueError that names the first layer with NaN or infinite entries."""
     if layers and layers[0].device.type != "cpu":
         # One launch a layer: a sum is finite unless an entry is not, or it overflows.
         wide = torch.float64 if any(x.dtype == torch.float64 for x in layers) else torch.float32

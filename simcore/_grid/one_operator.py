@@ -59,7 +59,6 @@ def empty_grid(like: Tensor, X: Sized, Y: Sized | None = None, **_: Any) -> list
 
 
 def first_output(outputs: list[Tensor], *_: Any, **__: Any) -> Tensor:
-    """Return the first output: the result of a function that returns one tensor."""
     return outputs[0]
 
 
@@ -71,12 +70,10 @@ class Estimate(NamedTuple):
 
 
 def empty_estimate(*args: Any, **kwargs: Any) -> list[Tensor]:
-    """Return the uninitialised grids of an `Estimate`."""
     return empty_grid(*args, **kwargs) + empty_grid(*args, **kwargs)
 
 
 def as_estimate(outputs: list[Tensor], *_: Any, **__: Any) -> Estimate:
-    """Return the outputs as an `Estimate`."""
     return Estimate(*outputs)
 
 

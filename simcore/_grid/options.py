@@ -31,7 +31,6 @@ def did_you_mean(given: object, known: Iterable[str]) -> str:
 
 
 def check_keywords(given: Iterable[str], known: tuple[str, ...], function: str) -> None:
-    """Raise a TypeError unless a function has all the keywords of a call."""
     for keyword in given:
         if keyword not in known:
             meant = did_you_mean(keyword, known)
@@ -39,7 +38,6 @@ def check_keywords(given: Iterable[str], known: tuple[str, ...], function: str) 
 
 
 def keywords_of(function: Callable[..., object]) -> tuple[str, ...]:
-    """Return the names that a call may give as keywords."""
     return tuple(
         name
         for name, parameter in inspect.signature(function).parameters.items()
@@ -61,7 +59,6 @@ def checked_keywords(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def check_choice(value: C, name: str, wanted: Any) -> C:
-    """Return ``value`` if it is one of the strings of a `Literal` or tuple, else raise an error."""
     choices = wanted if isinstance(wanted, tuple) else get_args(wanted)
     if value not in choices:
         named = ", ".join(map(repr, choices[:-1])) + f" or {choices[-1]!r}"
@@ -70,7 +67,6 @@ def check_choice(value: C, name: str, wanted: Any) -> C:
 
 
 def check_flag(value: bool, name: str) -> bool:
-    """Return ``value`` if it is True or False, else raise a TypeError."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name}: wanted True or False, got {value!r}")
     return bool(value)
@@ -93,7 +89,6 @@ def check_number(value: Any, name: str, wanted: str, fits: Callable[[Any], bool]
 
 
 def check_ridge(ridge: float) -> float:
-    """Return ``ridge`` as a float if it is a finite number of at least 0."""
     return check_number(ridge, "ridge", "a number of at least 0", lambda v: 0 <= v < math.inf)
 
 
@@ -113,7 +108,6 @@ def check_measure_options(
     # Hands on keywords of its call as options, and has keywords of its own.
     caller: Callable[..., Any] | None = None,
 ) -> None:
-    """Raise unless a grid of simcore takes these options with these values."""
     # Every grid checks its options before it reads its layers, so it is called without layers, of
     # which it complains last. Values that fit some layers alone, such as a number of neighbours
     # above the number of rows, pass.
@@ -160,7 +154,6 @@ def own_keywords(function: Callable[..., Any]) -> tuple[str, ...]:
 def check_function_options(
     name: str, function: Callable[..., Any], options: Mapping[str, Any]
 ) -> None:
-    """Raise a TypeError unless a function takes two lists of layers and these options."""
     try:
         signature = inspect.signature(function)
     except ValueError:  # written in another language: no signature to check

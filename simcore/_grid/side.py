@@ -63,7 +63,6 @@ class Side:
         return replace(self, layers=layers, bases=bases, labels=labels)
 
     def __len__(self) -> int:
-        """Return the number of layers."""
         return len(self.layers)
 
 
@@ -80,12 +79,10 @@ class Sides:
 
     @property
     def n(self) -> int:
-        """The number of rows of every layer."""
         return len(self.x.layers[0])
 
     @property
     def device(self) -> torch.device:
-        """The device of all layers."""
         return self.x.layers[0].device
 
     @property
@@ -117,7 +114,6 @@ class Sides:
 
     @property
     def from_numpy(self) -> bool:
-        """Whether all layers came as numpy arrays."""
         return self.x.from_numpy and self.y.from_numpy
 
     @property
@@ -126,7 +122,6 @@ class Sides:
         return memory_bound(self.max_memory, self.x.layers[0])
 
     def check_finite(self) -> None:
-        """Raise a ValueError that names the first layer with NaN or infinite entries."""
         for side in (self.x, self.y):
             check_finite(side.layers, side.name)
 
@@ -139,7 +134,6 @@ class Sides:
             warn_caller("cka_grid: CKA of two rows is 1 for all layers; it needs more rows")
 
     def detached(self) -> Sides:
-        """Return these sides without the graph of derivatives of their layers."""
         x, y = (
             replace(side, layers=[layer.detach() for layer in side.layers])
             for side in (self.x, self.y)

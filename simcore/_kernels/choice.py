@@ -69,12 +69,10 @@ FAMILIES = tuple(dict.fromkeys(kernel.family for kernel in KERNELS.values()))
 
 
 def operators_of(family: str) -> list[str]:
-    """Return the operators of a family that have kernels."""
     return [name for name, kernel in KERNELS.items() if kernel.family == family]
 
 
 def setting() -> str:
-    """Return the value of ``SIMCORE_KERNELS``."""
     value = os.environ.get(VARIABLE, "auto")
     if value not in SETTINGS:
         raise ValueError(f"{VARIABLE}: wanted 'auto', 'on' or 'off', got {value!r}")
@@ -100,7 +98,6 @@ def _find_launchers() -> dict[str, Callable[..., Any]]:
 
 
 def is_capturing() -> bool:
-    """Whether the current stream captures a CUDA graph."""
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 

@@ -153,7 +153,6 @@ OF_FAMILY: dict[str, Callable[[torch.device], Iterator[tuple[str, Case]]]] = {
 
 
 def timed_arguments(name: str, device: torch.device) -> tuple[Any, ...]:
-    """Return arguments of an operator at a size at which launches do not make most of its time."""
     layers = _layers(1000, (768,) * 8, torch.float32, device)
     if name == "gram_terms":
         return layers, [], "linear", "biased", 1.0, 0, "highest"

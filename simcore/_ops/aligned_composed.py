@@ -82,7 +82,6 @@ def _along(products: Tensor, turned: Tensor) -> tuple[Tensor, Tensor]:
 def aligned_cosines(
     x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
 ) -> tuple[Tensor, Tensor]:
-    """Compute ``simcore::aligned_cosines``."""
     wide = any(layer.dtype == torch.float64 for layer in (*x, *y))
     dtype = torch.float64 if wide else torch.float32
     bound = memory_bound(max_memory, x[0])

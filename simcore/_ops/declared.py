@@ -32,5 +32,4 @@ def compose(forms: Mapping[str, Callable[..., Any]], keys: tuple[str, ...] = KEY
 
 
 def is_composed(device: torch.device) -> bool:
-    """Whether operations of torch compute on the device."""
     return PURE or device.type != "cpu"

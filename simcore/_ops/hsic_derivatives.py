@@ -30,12 +30,10 @@ class DifferentiableTerms(torch.autograd.Function):
 
     @staticmethod
     def forward(count_x: int, options: tuple[Any, ...], *layers: Tensor) -> Terms:
-        """Run the operator without its derivative."""
         return _below_autograd(layers[:count_x], layers[count_x:], *options)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Terms) -> None:
-        """Keep the layers for the derivatives."""
         ctx.count_x, ctx.options, *layers = inputs
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*layers)
@@ -43,7 +41,6 @@ class DifferentiableTerms(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        """Return the gradients of the layers that need one."""
         layers = list(ctx.saved_tensors)
         weights = _pair_weights(grads, len(layers), ctx.count_x, layers[0])
         wanted = list(ctx.needs_input_grad[2:])

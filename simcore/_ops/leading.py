@@ -104,7 +104,6 @@ class _Space:
         return (rows / shape[1] ** 0.5).to(self.matrix.device)
 
     def grow(self) -> None:
-        """Add a block of columns."""
         old, self.columns = self.columns, self.columns + BLOCK
         basis = self.vectors[: self.columns]  # [columns, m]
         product = basis[old:] @ self.matrix  # [BLOCK, m]

@@ -23,7 +23,6 @@ BLOCK_BYTES = {"cpu": 2**23, "cuda": 2**28}
 def row_pairs(
     x: Sequence[Tensor], y: Sequence[Tensor], measure: str, max_memory: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute ``simcore::row_pairs``. Entries are not checked."""
     shape = len(x), len(y) or len(x)
     zeros = torch.zeros(len(x) + len(y), dtype=torch.int64, device=x[0].device)
     sums = torch.zeros(shape, dtype=torch.float64, device=x[0].device)

@@ -31,5 +31,4 @@ def side_that_fits(bound: int, held: int, of_row: int, of_entry: int, n: int, pu
 
 
 def tiles(n: int, rows: int) -> Iterator[slice]:
-    """Yield slices of ``rows`` of n numbers each; the last may be shorter."""
     return (slice(start, min(start + rows, n)) for start in range(0, n, rows))

@@ -220,7 +220,6 @@ def checked_rows(rows: Array, name: str) -> Tensor:
 
 
 def checked_pair(x: Array, y: Array, names: tuple[str, str] = ("X", "Y")) -> tuple[Tensor, Tensor]:
-    """Return both sides of a pair as tensors of equal n on one device."""
     rows_x, rows_y = checked_rows(x, names[0]), checked_rows(y, names[1])
     check_alike(rows_y, names[1], rows_x, names[0])
     least = LEAST_ROWS["variance"]

@@ -190,7 +190,6 @@ class _Best:
 
     @property
     def finished(self) -> bool:
-        """Whether no pair is left in training."""
         return all(self.stopped)
 
     def update(self, epoch: int, train: Tensor, heldout: Tensor | None) -> None:

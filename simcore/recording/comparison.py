@@ -188,7 +188,6 @@ def _checked_loader(loader: Any) -> Iterable[Any]:
 
 
 def _check_streaming(questions: list[Question], several: bool) -> None:
-    """Raise a ValueError for what needs the rows of all batches."""
     question = questions[0]
     if several or question.measure != "cka" or question.options or question.statistics:
         extra = ", ".join([*question.options, *question.statistics])
@@ -198,7 +197,6 @@ def _check_streaming(questions: list[Question], several: bool) -> None:
 
 
 def _check_examples(pools: Iterable[Pool], question: Question) -> None:
-    """Raise a ValueError for statistics of rows that belong together, which are no examples."""
     for pool in pools:
         if question.statistics and pool in MANY_ROWS:
             raise ValueError(
@@ -209,7 +207,6 @@ def _check_examples(pools: Iterable[Pool], question: Question) -> None:
 
 
 def _forward(given: Forward | Sequence[Forward] | None, place: int) -> Forward:
-    """Return the function that calls the first or the second model."""
     if isinstance(given, Sequence):
         if len(given) != 2:
             raise ValueError(f"forward: wanted one function or two, got {len(given)}")

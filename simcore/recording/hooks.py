@@ -86,7 +86,6 @@ class Listener:
             self._undo.append(handle.remove)
 
     def _handles(self) -> Iterator[RemovableHandle]:
-        """Add the hooks, one after the other."""
         if self._parallel is not None:
             begins, ends = map(_untraced, self._parallel_hooks())
             yield self._parallel.register_forward_pre_hook(begins)

@@ -283,7 +283,6 @@ class Track:
         self._in_file, self._loaded = False, True
 
     def _check_room(self, start: Layers) -> None:
-        """Raise a ValueError, before the training, if all states do not fit into `max_memory`."""
         states = len(self._own) + 1  # that are held while a step is recorded
         states += any(isinstance(other, nn.Module) for other in self._others.values())
         largest = max(rows.nbytes for rows in start.values())  # is copied where batches are joined
@@ -329,7 +328,6 @@ class Track:
         return torch.cat(grids).flatten()
 
     def _check_fits(self, reference: str, layers: Layers) -> None:
-        """Raise a ValueError unless the layers of a reference can be compared with the model's."""
         names = tuple(layers)
         if self._same and set(names) != set(self.layers):
             raise ValueError(

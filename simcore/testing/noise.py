@@ -137,7 +137,6 @@ def _threads(count: int) -> Iterator[None]:
 
 
 def _mapped(batch: Any, change: Callable[[Tensor], Tensor]) -> Any:
-    """Return a batch with every tensor changed."""
     if isinstance(batch, Tensor):
         return change(batch)
     if isinstance(batch, Mapping):
