@@ -14,12 +14,7 @@ import torch
 from torch import Tensor
 
 from simcore._column_spaces import orthonormal
-from simcore._grid.accuracy import (
-    TOLERANCE,
-    computed_again,
-    rows_are_hidden,
-    within,
-)
+from simcore._grid.accuracy import TOLERANCE, computed_again, rows_are_hidden, within
 from simcore._grid.basis import (
     Basis,
     Columns,

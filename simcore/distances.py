@@ -38,11 +38,7 @@ Norm = Literal["frobenius", "spectral"]
 
 @one_operator(derivative=always)
 def distance_correlation_grid(
-    X: Layers,
-    Y: Layers | None = None,
-    *,
-    max_memory: int | None = None,
-    progress: bool = False,
+    X: Layers, Y: Layers | None = None, *, max_memory: int | None = None, progress: bool = False
 ) -> Array:
     """Compute the distance correlation of all layer pairs.
 

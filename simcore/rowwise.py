@@ -179,11 +179,7 @@ def _moved(
 
 @one_operator()
 def disagreement_grid(
-    X: Layers,
-    Y: Layers | None = None,
-    *,
-    max_memory: int | None = None,
-    progress: bool = False,
+    X: Layers, Y: Layers | None = None, *, max_memory: int | None = None, progress: bool = False
 ) -> Array:
     """Compute the share of examples that two classifiers label differently, of all pairs.
 
@@ -229,11 +225,7 @@ def disagreement_grid(
 
 @one_operator()
 def output_divergence_grid(
-    X: Layers,
-    Y: Layers | None = None,
-    *,
-    max_memory: int | None = None,
-    progress: bool = False,
+    X: Layers, Y: Layers | None = None, *, max_memory: int | None = None, progress: bool = False
 ) -> Array:
     """Compute the mean Jensen-Shannon divergence of two classifiers' probabilities, of all pairs.
 

@@ -201,11 +201,7 @@ def _whitened(layer: Tensor, ridge: float) -> tuple[Tensor, Tensor, Tensor]:
 
 @one_operator()
 def eigenspace_overlap_grid(
-    X: Layers,
-    Y: Layers | None = None,
-    *,
-    max_memory: int | None = None,
-    progress: bool = False,
+    X: Layers, Y: Layers | None = None, *, max_memory: int | None = None, progress: bool = False
 ) -> Array:
     """Compute how far the columns of two layers span the same space, of all layer pairs.
 

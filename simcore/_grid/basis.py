@@ -153,11 +153,7 @@ class Basis:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the tensors by name, for safetensors or `torch.save`, without an exponent of 0."""
-        state = {
-            "vectors": self.vectors,
-            "components": self.components,
-            "spectrum": self.spectrum,
-        }
+        state = {"vectors": self.vectors, "components": self.components, "spectrum": self.spectrum}
         return {**state, "exponent": torch.tensor(self.exponent)} if self.exponent else state
 
     @classmethod

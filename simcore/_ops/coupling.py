@@ -48,12 +48,7 @@ def composed_coupling(
 
 
 def composed_coupling_backward(
-    grad_y: Tensor,
-    grad_log_det: Tensor,
-    kept: Tensor,
-    params: Tensor,
-    clamp: float,
-    inverse: bool,
+    grad_y: Tensor, grad_log_det: Tensor, kept: Tensor, params: Tensor, clamp: float, inverse: bool
 ) -> tuple[Tensor, Tensor]:
     _check(kept, params, clamp)
     dtype = _coupling_dtype(kept, params)
@@ -83,12 +78,7 @@ def affine_coupling(
 
 @operator
 def affine_coupling_backward(
-    grad_y: Tensor,
-    grad_log_det: Tensor,
-    kept: Tensor,
-    params: Tensor,
-    clamp: float,
-    inverse: bool,
+    grad_y: Tensor, grad_log_det: Tensor, kept: Tensor, params: Tensor, clamp: float, inverse: bool
 ) -> tuple[Tensor, Tensor]:
     dtype = _coupling_dtype(kept, params)
     return kept.new_empty(kept.shape, dtype=dtype), params.new_empty(params.shape, dtype=dtype)

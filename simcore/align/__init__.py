@@ -8,12 +8,7 @@
 True
 """
 
-from simcore.align._base import (
-    Aligner,
-    ConstantRowsError,
-    NotFittedError,
-    TooFewRowsError,
-)
+from simcore.align._base import Aligner, ConstantRowsError, NotFittedError, TooFewRowsError
 from simcore.align._errors import AlignmentError
 from simcore.align._training import Log, Training
 from simcore.align.canonical import CCAAligner, PWCCAAligner, SVCCAAligner

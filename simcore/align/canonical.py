@@ -8,20 +8,11 @@ import torch
 from torch import Tensor
 
 from simcore._grid.accuracy import DIRECTIONS_ARE_FLOAT32, DIRECTIONS_TIE, computed_again
-from simcore._grid.basis import (
-    Basis,
-    loses_weights,
-    per_layer_truncation,
-    warn_unclear_cuts,
-)
+from simcore._grid.basis import Basis, loses_weights, per_layer_truncation, warn_unclear_cuts
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, Groups, check_rows
 from simcore._grid.options import check_choice, check_number
-from simcore.align._base import (
-    Aligner,
-    ConstantRowsError,
-    TooFewRowsError,
-)
+from simcore.align._base import Aligner, ConstantRowsError, TooFewRowsError
 from simcore.align._errors import AlignmentError, alignment_error, with_components
 from simcore.basis import bases, truncate_all
 

@@ -44,13 +44,7 @@ class PairedCouplings(nn.Module):
         # A network S that gives 0 makes the factor exp(s) one.
         self.log_scale, self.shift = (
             BatchedMLP(
-                dim,
-                hidden,
-                dim,
-                depth=depth,
-                activation=activation,
-                batch=batch,
-                output_gain=0.0,
+                dim, hidden, dim, depth=depth, activation=activation, batch=batch, output_gain=0.0
             )
             for _ in range(2)
         )

@@ -18,12 +18,7 @@ from simcore._result import Comparison
 from simcore.minibatch import MinibatchCKA
 from simcore.recording.batches import Forward, call
 from simcore.recording.masks import Given
-from simcore.recording.named_grid import (
-    Question,
-    answers,
-    names_in_errors,
-    read_questions,
-)
+from simcore.recording.named_grid import Question, answers, names_in_errors, read_questions
 from simcore.recording.outputs import Select
 from simcore.recording.pools import MANY_ROWS, Pool
 from simcore.recording.reading import Reading, Sampler
