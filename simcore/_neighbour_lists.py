@@ -14,7 +14,7 @@ from simcore._grid.inputs import on_host
 from simcore._grid.neighbours import Neighbours
 from simcore._grid.scale import near_one
 from simcore._grid.side import Side, Sides
-from simcore._ops.tied_rows import nearest_with_ties
+from simcore._ops.neighbours import nearest_with_ties
 
 LEAST_PRODUCT = 1e-60  # as in `scale.SQUARED_TWICE`
 ENTRY_BYTES = 12  # of a list: the number of a row, and a value

@@ -19,7 +19,7 @@ from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side, Sides, read_sides
 from simcore._neighbour_lists import check_neighbours
 from simcore._ops.eigh import eigh
-from simcore._ops.tied_rows import nearest_with_ties
+from simcore._ops.neighbours import nearest_with_ties
 
 NEIGHBOURS = 5
 TEMPERATURES = np.logspace(-1, 1, 256)

@@ -19,7 +19,7 @@ from simcore._grid.side import Sides
 from simcore._ops.composed import in_full_float32
 from simcore._ops.declared import compose, is_composed, operator
 from simcore._ops.hsic_derivatives import differentiable_hsic_terms
-from simcore._ops.tied_rows import tied_pairs
+from simcore._ops.neighbours import tied_pairs
 from simcore._ops.tiles import rows_that_fit, tiles
 
 EPS = torch.finfo(torch.float64).eps
