@@ -35,16 +35,13 @@ from simcore._truncated import truncated
 
 @dataclass(frozen=True)
 class DecomposedSides:
-    """Orthonormal columns of both sides; ``y`` is empty where X is compared with itself.
-
-    ``workspace`` is the number of bytes that the columns leave.
-    """
+    """Orthonormal columns of both sides; ``y`` is empty where X is compared with itself."""
 
     sides: Sides
     x: list[Columns]
     y: list[Columns]
     cuts: list[float | int | None]  # the truncation of every layer of X, then of Y
-    workspace: int
+    workspace: int  # bytes that the columns leave
 
     def vectors(self) -> tuple[list[Tensor], list[Tensor]]:
         """Return the columns of the layers of X and of Y, at least one each."""
@@ -72,17 +69,13 @@ class DecomposedSides:
 
 @dataclass(frozen=True)
 class ExplainedSides:
-    """The layers of X and the orthonormal columns that explain them: of Y, or of X itself.
-
-    ``vectors`` are these columns, at least one for each layer. ``workspace`` is the number of bytes
-    that the scaled layers and the columns leave.
-    """
+    """The layers of X and the orthonormal columns that explain them: of Y, or of X itself."""
 
     sides: Sides
     layers: list[Tensor]
     explaining: list[Columns]
-    vectors: list[Tensor]
-    workspace: int
+    vectors: list[Tensor]  # the columns of `explaining`, at least one for each layer
+    workspace: int  # bytes that the scaled layers and the columns leave
 
     @cached_property
     def row_variances(self) -> list[Tensor]:
@@ -194,13 +187,10 @@ def explained_sides(
 def _warn_saturated(
     function: str, labels: Sequence[str], bases: Sequence[Columns], consequence: str
 ) -> None:
-    """Warn of bases that span all n - 1 dimensions, and with them every other layer.
-
-    There is no warning for n = 2: every layer has one dimension there, and no truncation helps.
-    """
+    """Warn of bases that span all n - 1 dimensions, and with them every other layer."""
     n = len(bases[0].vectors)
     full = [name for name, basis in zip(labels, bases, strict=True) if basis.kept >= n - 1]
-    if n > 2 and full:
+    if n > 2 and full:  # every layer of 2 rows has one dimension, and no truncation helps
         warn_caller(
             f"{function}: n = {n} rows, and n - 1 independent columns of {', '.join(full)}: "
             f"{consequence}; truncate, or take more rows than columns"

@@ -19,18 +19,14 @@ from simcore.basis import decompose
 
 @dataclass(frozen=True)
 class RotatedSides:
-    """Layers of at most n columns, each equal to the given layer up to a rotation and a scale.
-
-    ``unit_x`` and ``unit_y`` are the lengths, in the given layers, of a length of 1 in these.
-    ``workspace`` is the number of bytes that the layers leave.
-    """
+    """Layers of at most n columns, each equal to the given layer up to a rotation and a scale."""
 
     sides: Sides
     x: list[Tensor]
     y: list[Tensor]
-    unit_x: Tensor
+    unit_x: Tensor  # the lengths, in the given layers, of a length of 1 in these
     unit_y: Tensor
-    workspace: int
+    workspace: int  # bytes that the layers leave
 
     def again(
         self,

@@ -84,12 +84,12 @@ def cosine_grid(
     True
     """
     check_choice(form, "form", Form)
-    given = read_sides(X, Y, "cosines", least_rows=1, max_memory=max_memory, differentiable=True)
-    sides = given.detached()
+    sides = read_sides(X, Y, "cosines", least_rows=1, max_memory=max_memory, differentiable=True)
     _check_widths(sides, "columns")
-    sums, counts, left = _compared(sides, MEASURES[form], "cosine_grid", progress)
+    with torch.no_grad():
+        sums, counts, left = _compared(sides, MEASURES[form], "cosine_grid", progress)
     gradients = functools.partial(_gradients, sides.max_memory, len(sides.x), form, counts)
-    (grid,) = with_gradients("cosine_grid", (sums / counts,), given.layers, gradients)
+    (grid,) = with_gradients("cosine_grid", (sums / counts,), sides.layers, gradients)
     labels, empty = sides.labels, left == sides.n
     zeros = left[: len(labels)]
     warn_left_out("cosine_grid", "rows of zeros", labels, zeros, [sides.n] * len(labels))

@@ -211,10 +211,7 @@ Columns: TypeAlias = Basis | Factored
 
 
 def columns_of(basis: Columns) -> Tensor:
-    """Return the vectors of a basis, or one column of zeros if it has none.
-
-    The operators take no layer without columns.
-    """
+    """Return the vectors of a basis; without any, zeros ``[n, 1]``, which operators take."""
     return basis.vectors if basis.kept else basis.vectors.new_zeros(len(basis.vectors), 1)
 
 

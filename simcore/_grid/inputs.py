@@ -194,10 +194,7 @@ def centred(layer: Tensor) -> Tensor:
 
 
 def on_host(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return tensors of one dtype on the CPU; one synchronisation with the device for all of them.
-
-    Derivatives go through the copy. Tensors that are on the CPU are returned as they are.
-    """
+    """Return tensors of one dtype on the CPU: one synchronisation for all; derivatives are kept."""
     if all(tensor.device.type == "cpu" for tensor in tensors):
         return list(tensors)
     flat = torch.cat([tensor.flatten() for tensor in tensors]).cpu()

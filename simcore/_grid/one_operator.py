@@ -264,12 +264,7 @@ def is_followed(tensors: Iterable[Tensor]) -> bool:
 def refuse_derivatives(
     function: str, tensors: Iterable[tuple[str, Tensor]], *, backward: bool = False
 ) -> None:
-    """Refuse tensors whose derivatives torch would take to be zero.
-
-    Raise NotImplementedError for a tensor that has a tangent, or that a transform of torch.func
-    differentiates. If ``backward``, the message says that the function has a derivative for
-    ``Tensor.backward``.
-    """
+    """Refuse tensors with a tangent or under torch.func, whose derivatives torch would call 0."""
     transformed = torch._C._are_functorch_transforms_active()
     which = "a derivative in reverse mode alone" if backward else "no derivative"
     for name, tensor in tensors:

@@ -68,14 +68,11 @@ class Side:
 
 @dataclass(frozen=True)
 class Sides:
-    """Both arguments of a grid, of one n and on one device; ``y`` is empty where Y is None.
-
-    ``max_memory`` is in bytes; 0 stands for the default.
-    """
+    """Both arguments of a grid, of one n and on one device; ``y`` is empty where Y is None."""
 
     x: Side
     y: Side
-    max_memory: int = 0
+    max_memory: int = 0  # bytes; 0 stands for the default
 
     @property
     def n(self) -> int:
@@ -141,10 +138,7 @@ class Sides:
         return replace(self, x=x, y=y)
 
     def selves(self) -> Tensor | None:
-        """Return which pairs are a layer and itself, ``[len(X), len(Y)]``; None if no pair is.
-
-        A layer of Y is a layer of X if it is the same memory, read in the same way.
-        """
+        """Return which pairs are a layer and itself, by `place`, ``[Lx, Ly]``; None without any."""
         if self.same:
             return torch.eye(len(self.x), dtype=torch.bool, device=self.device)
         places = [

@@ -40,10 +40,7 @@ def _mirrored(grid: Tensor, diagonal: float) -> Tensor:
 
 
 def _places(own: Tensor, others: Tensor, n: int) -> Tensor:
-    """Return the places of ``others`` ``[rows, L, k]`` in the lists ``[rows, k]``; 0 for none.
-
-    Places are from 1 on.
-    """
+    """Return the places, from 1 on, of ``others`` ``[rows, L, k]`` in ``[rows, k]``; 0 for none."""
     rows, k = own.shape
     table = torch.zeros((rows, n), dtype=torch.int32, device=own.device)
     ranks = torch.arange(1, k + 1, dtype=torch.int32, device=own.device)

@@ -141,7 +141,6 @@ def compare(
         bootstrap=bootstrap,
         permutations=permutations,
         seed=seed,
-        max_memory=None,
         progress=progress,
     )
     if check_flag(streaming, "streaming"):

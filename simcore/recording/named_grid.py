@@ -248,11 +248,11 @@ def read_question(
     measure: Measure,
     options: Mapping[str, Any],
     *,
-    bootstrap: int | None,
-    permutations: int | None,
     seed: int,
-    max_memory: int | None,
-    progress: bool,
+    bootstrap: int | None = None,
+    permutations: int | None = None,
+    max_memory: int | None = None,
+    progress: bool = False,
 ) -> Question:
     """Check everything that can be checked before there are layers.
 

@@ -142,16 +142,7 @@ class Track:
         about: Mapping[str, str | float] | None = None,
         **options: Any,
     ) -> None:
-        self._question = read_question(
-            Track,
-            measure,
-            options,
-            bootstrap=None,
-            permutations=None,
-            seed=seed,
-            max_memory=None,
-            progress=False,
-        )
+        self._question = read_question(Track, measure, options, seed=seed)
         self._named = isinstance(measure, str)
         self.model, self._modules, self.batches = inner_model(model), modules, read_batches(batch)
         self._forward: Forward = forward or call
