@@ -126,14 +126,8 @@ def compare(
     >>> result.values.shape, result.rows
     (torch.Size([2, 2]), ('0', '1'))
     """
-    if modules is None:
-        missing = "no modules" if loader is not None else "no loader and no modules"
-        raise TypeError(
-            "compare: wanted (model_a, model_b, loader, modules), with an iterable of batches as "
-            f"loader and names such as 'encoder.layer.*' as modules, got {missing}"
-        )
     # Check all that can be checked before a model runs.
-    batches = _checked_loader(loader)
+    batches = _checked_loader(loader, modules)
     questions = read_questions(
         compare,
         measure,
@@ -170,8 +164,14 @@ def compare(
     return answers(questions, measure, x, others[0] if others else None, names)
 
 
-def _checked_loader(loader: Any) -> Iterable[Any]:
+def _checked_loader(loader: Any, modules: Chooser | None) -> Iterable[Any]:
     """Return the loader; raise a TypeError for one batch, and for an object that gives none."""
+    if modules is None:
+        missing = "no modules" if loader is not None else "no loader and no modules"
+        raise TypeError(
+            "compare: wanted (model_a, model_b, loader, modules), with an iterable of batches as "
+            f"loader and names such as 'encoder.layer.*' as modules, got {missing}"
+        )
     kind = type(loader).__name__
     if isinstance(loader, Tensor | np.ndarray | Mapping | str):
         raise TypeError(f"loader: wanted an iterable of batches, got one {kind}; [batch] is one")
