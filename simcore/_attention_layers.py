@@ -208,10 +208,8 @@ def check_words(
 
 
 def _check_padding_is_last(padded: dict[str, Tensor], lengths: list[int]) -> None:
-    """Raise a ValueError where the last words of a sentence see each other, and no first words.
-
-    This is what padding on the left leaves. The last row alone tells most of the others apart.
-    """
+    """Raise a ValueError where the last words of a sentence see each other, and no first words."""
+    # This is what padding on the left leaves. The last row alone tells most of the others apart.
     names, suspects = list(padded), []
     for batch in padded.values():
         size = batch.shape[-1]

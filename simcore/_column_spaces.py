@@ -54,10 +54,8 @@ class Whitened:
 
 
 def is_for_whitening(layer: Tensor) -> bool:
-    """Whether `whiten` may find the columns of a layer to be certainly independent.
-
-    Squares of float64 layers do not tell the singular values that count from rounding.
-    """
+    """Whether `whiten` may find the columns of a layer to be certainly independent."""
+    # Squares of float64 layers do not tell the singular values that count from rounding.
     return layer.shape[1] < layer.shape[0] and layer.dtype != torch.float64
 
 
@@ -85,11 +83,9 @@ def whiten(layer: Tensor) -> Whitened:
 def orthonormal(
     function: str, side: Side, bound: int, *, progress: bool = False
 ) -> tuple[list[Columns], int]:
-    """Return orthonormal columns of the side's centred layers, and the bytes that they leave.
-
-    Layers of the CPU, layers whose columns are not certainly independent, float64 layers and layers
-    of more columns than rows are decomposed; bases that the side holds are returned.
-    """
+    """Return orthonormal columns of the side's centred layers, and the bytes that they leave."""
+    # Layers of the CPU, layers whose columns are not certainly independent, float64 layers and
+    # layers of more columns than rows are decomposed; bases that the side holds are returned.
     factored: dict[int, Factored] = {}
     if side.bases is None and side.layers and side.layers[0].device.type in BY_FACTORS:
         with progress_bar(f"columns of {side.name}", progress) as report:
@@ -131,12 +127,10 @@ def compute_dtype(layer: Tensor) -> torch.dtype:
 
 @dataclass(frozen=True)
 class Space:
-    """An orthonormal basis of the columns of a layer ``[n, width]``, which are not centred.
+    """An orthonormal basis of the columns of a layer ``[n, width]``, which are not centred."""
 
-    ``vectors`` holds a column of zeros if the rank is 0. ``mean`` is their mean row, float64, and
-    ``along`` the centred vectors times their mean row.
-    """
-
+    # ``vectors`` holds a column of zeros if the rank is 0. ``mean`` is their mean row, float64, and
+    # ``along`` the centred vectors times their mean row.
     vectors: Tensor
     rank: int
     width: int
@@ -145,10 +139,8 @@ class Space:
 
 
 def overlaps(x: list[Space], y: list[Space], centred: Tensor) -> Tensor:
-    """Return ``||U' V||_F^2 / max(p, q)`` of all pairs from ``||Uc' Vc||_F^2``.
-
-    ``U' V = Uc' Vc + n u v'`` with the mean rows u and v.
-    """
+    """Return ``||U' V||_F^2 / max(p, q)`` of all pairs from ``||Uc' Vc||_F^2``."""
+    # ``U' V = Uc' Vc + n u v'`` with the mean rows u and v.
     n = len(x[0].along)
     along_x, along_y = (torch.stack([space.along for space in side]) for side in (x, y))
     means_x, means_y = (torch.stack([s.mean.square().sum() for s in side]) for side in (x, y))
@@ -213,11 +205,9 @@ def _by_cholesky(layer: Tensor) -> tuple[Space, Tensor]:
 
 
 def _uncentred(vectors: Tensor, mean: Tensor, width: int, dtype: torch.dtype) -> Space:
-    """Return the space of ``A + 1 m'``: A an orthonormal basis of centred columns, m ``mean``.
-
-    Its columns have the Gram matrix ``I + n m m'``. Times the inverse root of it they are
-    ``A + (1 / r - c A m) m'`` with ``r^2 = 1 + n |m|^2`` and ``c = n / (r (r + 1))``.
-    """
+    """Return the space of ``A + 1 m'``: A an orthonormal basis of centred columns, m ``mean``."""
+    # Its columns have the Gram matrix ``I + n m m'``. Times the inverse root of it they are ``A +
+    # (1 / r - c A m) m'`` with ``r^2 = 1 + n |m|^2`` and ``c = n / (r (r + 1))``.
     n = len(vectors)
     root = torch.sqrt(1 + n * mean.square().sum())
     along = vectors.double() @ mean
@@ -226,11 +216,9 @@ def _uncentred(vectors: Tensor, mean: Tensor, width: int, dtype: torch.dtype) ->
 
 
 def _outside(basis: Basis, mean: Tensor, layer: Tensor) -> Tensor:
-    """Return whether the mean row lies outside the row space of the centred columns.
-
-    Along its part outside, r, the layer has the singular value ``sqrt(n) |r|``, which counts by the
-    rule of `Basis`.
-    """
+    """Return whether the mean row lies outside the row space of the centred columns."""
+    # Along its part outside, r, the layer has the singular value ``sqrt(n) |r|``, which counts by
+    # the rule of `Basis`.
     n, p = layer.shape
     rows = basis.components.double()
     outside = mean - (rows @ mean) @ rows

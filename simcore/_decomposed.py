@@ -48,10 +48,8 @@ class DecomposedSides:
         return [columns_of(basis) for basis in self.x], [columns_of(basis) for basis in self.y]
 
     def weighted_components(self) -> list[Tensor]:
-        """Return ``diag(s) V'`` of each layer of X over its largest s; zeros without variance.
-
-        `vectors` times it is the centred layer, up to a factor.
-        """
+        """Return ``diag(s) V'`` of each layer of X over its largest s; zeros without variance."""
+        # `vectors` times it is the centred layer, up to a factor.
         return [_weighted_components(basis) for basis in self.x]
 
     def ranks(self) -> tuple[Tensor, Tensor]:
@@ -110,12 +108,10 @@ def decomposed_sides(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> DecomposedSides:
-    """Decompose both sides of a grid.
-
-    A truncation that is a sequence holds one count for every layer of X, then of Y. Warn of layers
-    with as many independent columns as n rows allow: all their pairs have the value 1, and rounding
-    decides which components a truncation keeps.
-    """
+    """Decompose both sides of a grid."""
+    # A truncation that is a sequence holds one count for every layer of X, then of Y. Warn of
+    # layers with as many independent columns as n rows allow: all their pairs have the value 1, and
+    # rounding decides which components a truncation keeps.
     check_truncation(truncation)
     check_flag(standardize, "standardize")
     sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
@@ -163,12 +159,10 @@ def explained_sides(
     progress: bool,
     columns: bool = False,
 ) -> ExplainedSides:
-    """Return the layers of X and the columns that explain them: of Y, or of X where Y is None.
-
-    If X holds bases, a layer is the product of its basis; ``columns`` is the option of `in_range`.
-    Warn of a layer of Y with as many independent columns as n rows allow, because it explains every
-    layer.
-    """
+    """Return the layers of X and the columns that explain them: of Y, or of X where Y is None."""
+    # If X holds bases, a layer is the product of its basis; ``columns`` is the option of
+    # `in_range`. Warn of a layer of Y with as many independent columns as n rows allow, because it
+    # explains every layer.
     sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
     other = sides.x if sides.same else sides.y
     explaining, left = orthonormal(function, other, sides.bound, progress=progress)

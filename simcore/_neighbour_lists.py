@@ -22,12 +22,10 @@ ENTRY_BYTES = 12  # of a list: the number of a row, and a value
 
 @dataclass(frozen=True)
 class Lists:
-    """The neighbours of the layers of a side: ``[L, n, k]``, ``[L, n, k]`` and ``[L, n]``.
+    """The neighbours of the layers of a side: ``[L, n, k]``, ``[L, n, k]`` and ``[L, n]``."""
 
-    `Neighbours` describes the tensors. A side without layers has tensors without entries.
-    ``ties`` ``[L]`` are the shares of rows with ties, None for neighbours that the caller gave.
-    """
-
+    # `Neighbours` describes the tensors. A side without layers has tensors without entries.
+    # ``ties`` ``[L]`` are the shares of rows with ties, None for neighbours that the caller gave.
     index: Tensor
     values: Tensor
     squares: Tensor
@@ -56,12 +54,10 @@ def find(
     with_values: bool = True,
     inside: bool = False,
 ) -> tuple[Lists, int]:
-    """Return the neighbours of a side's layers, and the bytes of ``bound`` that the lists leave.
-
-    With ``any_unit``, the values of a float64 layer may be in units of a power of two.
-    ``with_values=False`` leaves them and the squares out if the layers come without neighbours.
-    ``inside`` counts ties within the lists too.
-    """
+    """Return the neighbours of a side's layers, and the bytes of ``bound`` that the lists leave."""
+    # With ``any_unit``, the values of a float64 layer may be in units of a power of two.
+    # ``with_values=False`` leaves them and the squares out if the layers come without neighbours.
+    # ``inside`` counts ties within the lists too.
     layers = side.layers
     check_neighbours(layers[0], f"{side.name}[0]", k)
     rows = len(layers) * len(layers[0])

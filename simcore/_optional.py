@@ -35,11 +35,9 @@ def import_optional(module: str, wanted_by: str) -> ModuleType:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs the packages of an extra, and leaves torch as it is.
-
-    torch is named with its version because packages of an extra may ask for another one, as
-    torchvision does, in place of the one that is installed.
-    """
+    """Return the command that installs the packages of an extra, and leaves torch as it is."""
+    # torch is named with its version because packages of an extra may ask for another one, as
+    # torchvision does, in place of the one that is installed.
     torch_that_is_here = f"torch=={torch.__version__.partition('+')[0]}"
     return shlex.join(["pip", "install", torch_that_is_here, *_extras()[extra].values()])
 

@@ -47,11 +47,9 @@ class RotatedSides:
 
 
 def rotate(sides: Sides, *, progress: bool) -> RotatedSides:
-    """Return layers of at most n columns, each equal to the given layer up to a rotation.
-
-    A layer wider than n, and a basis, becomes ``vectors diag(s) / max(s)``: its products with other
-    layers have the same singular values, up to the scale.
-    """
+    """Return layers of at most n columns, each equal to the given layer up to a rotation."""
+    # A layer wider than n, and a basis, becomes ``vectors diag(s) / max(s)``: its products with
+    # other layers have the same singular values, up to the scale.
     left = sides.bound
     of_x, units_x, left = _rotated(sides.x, left, progress)
     of_y, units_y, left = _rotated(sides.y, left, progress)

@@ -58,11 +58,9 @@ def top_count(top_k: int | float, available: int) -> int:
 def top_partners(
     x: list[Tensor], y: list[Tensor], top_k: int | float, workspace: int, report: Report
 ) -> Tensor:
-    """Return the mean of the best values of the top neurons of X, ``[Lx, Ly]`` float64.
-
-    An empty `y` compares X with itself. The table of all neurons is made for as many layers of Y at
-    a time as fit into half of the `workspace` bytes (0: a quarter of the free memory).
-    """
+    """Return the mean of the best values of the top neurons of X, ``[Lx, Ly]`` float64."""
+    # An empty `y` compares X with itself. The table of all neurons is made for as many layers of Y
+    # at a time as fit into half of the `workspace` bytes (0: a quarter of the free memory).
     column = _TABLE_BYTES * sum(layer.shape[1] for layer in x)
     others = y or x
     bound = memory_bound(workspace, x[0])
@@ -157,12 +155,10 @@ def top_weighted(
     smaller: Tensor,
     report: Report,
 ) -> tuple[Tensor, Tensor]:
-    """Return the weighted mean of the largest canonical correlations, ``[Lx, Ly]`` float64.
-
-    The second grid holds the errors of ``simcore::pwcca``. The weights of the correlations that are
-    kept are scaled to sum to 1. Parameters are as for `top_canonical`, and `weighted`:
-    ``diag(s) V'`` of the layers of X.
-    """
+    """Return the weighted mean of the largest canonical correlations, ``[Lx, Ly]`` float64."""
+    # The second grid holds the errors of ``simcore::pwcca``. The weights of the correlations that
+    # are kept are scaled to sum to 1. Parameters are as for `top_canonical`, and `weighted`:
+    # ``diag(s) V'`` of the layers of X.
     grid, errors, available = torch.zeros_like(smaller), torch.zeros_like(smaller), smaller.tolist()
     for i, j in _pairs(x, y, report):
         left, rho, right = torch.linalg.svd(_product(x[i], (y or x)[j]), full_matrices=False)
@@ -197,11 +193,9 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
 def weighted_grid(
     function: str, decomposed: DecomposedSides, top_k: TopK, standardize: bool, report: Report
 ) -> Tensor:
-    """Return the weighted means of the correlations, ``[Lx, Ly]`` float64.
-
-    Pairs whose correlations float32 does not tell apart are computed again, and those that float64
-    does not tell apart, or given as bases, are warned of.
-    """
+    """Return the weighted means of the correlations, ``[Lx, Ly]`` float64."""
+    # Pairs whose correlations float32 does not tell apart are computed again, and those that
+    # float64 does not tell apart, or given as bases, are warned of.
     sides, cuts = decomposed.sides, decomposed.cuts
     of_pairs = _with_errors(decomposed, top_k, report)
     if sides.x.bases is None and sides.y.bases is None:

@@ -30,11 +30,9 @@ def truncated(
     standardize: bool = False,
     progress: bool = False,
 ) -> tuple[list[Columns], int]:
-    """Return the leading components of the side's layers, and the bytes that they leave.
-
-    Bases that the side holds are truncated. float64 layers, small layers, and layers whose leading
-    components `leading_eigenvectors` does not prove are decomposed.
-    """
+    """Return the leading components of the side's layers, and the bytes that they leave."""
+    # Bases that the side holds are truncated. float64 layers, small layers, and layers whose
+    # leading components `leading_eigenvectors` does not prove are decomposed.
     found: dict[int, Factored] = {}
     if side.bases is None and any(map(_is_for_lanczos, side.layers, cuts)):
         with progress_bar(f"components of {side.name}", progress) as report:

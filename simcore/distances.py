@@ -109,10 +109,8 @@ def _biased_terms(sides: Sides, scaled: InRange) -> Terms:
 
 
 def _wide_where_lost(sides: Sides, scaled: InRange) -> InRange:
-    """Return the layers, one as float64 where float32 loses distances: all sums then are.
-
-    A gradient may be a small difference of terms that are divided by these sums.
-    """
+    """Return the layers, one as float64 where float32 loses distances: all sums then are."""
+    # A gradient may be a small difference of terms that are divided by these sums.
     if sides.device.type != "cpu" or not _in_float32(sides):
         return scaled
     layers = list(scaled.layers)

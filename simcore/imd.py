@@ -276,12 +276,11 @@ def _probes(n: int, probes: int, seed: int) -> Iterator[Tensor]:
 
 
 class _Laplacian:
-    """The normalised Laplacian of a symmetrised graph, as a function of vectors ``[n, count]``.
+    """The normalised Laplacian of a symmetrised graph, as a function of vectors ``[n, count]``."""
 
-    The graph joins two rows if one of them is a neighbour of the other: with A the directed graph,
-    it is ``A + A'`` less the edges that are in both. Nothing waits for the device, and no sum
-    depends on the order of its threads.
-    """
+    # The graph joins two rows if one of them is a neighbour of the other: with A the directed
+    # graph, it is ``A + A'`` less the edges that are in both. Nothing waits for the device, and no
+    # sum depends on the order of its threads.
 
     def __init__(self, index: Tensor) -> None:
         self.index = index.long().clamp(min=0)  # -1: no neighbours

@@ -133,11 +133,9 @@ def _gradients(
     grads: Sequence[Tensor],
     wanted: Sequence[bool],
 ) -> list[Tensor]:
-    """Return the gradients by all layers, given those by the grid.
-
-    The cosine c of two rows has the derivative ``(y - c x) / |x|``, with x and y at length 1. An
-    angle has ``-1 / (pi sin)`` times as much, and 0 where the sine is rounding.
-    """
+    """Return the gradients by all layers, given those by the grid."""
+    # The cosine c of two rows has the derivative ``(y - c x) / |x|``, with x and y at length 1. An
+    # angle has ``-1 / (pi sin)`` times as much, and 0 where the sine is rounding.
     x, y = layers[:count_x], layers[count_x:]
     weights = torch.where(counts > 0, grads[0] / counts, 0.0)
     if not y:

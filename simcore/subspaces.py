@@ -171,10 +171,8 @@ def _unshared(x: Sequence[Columns], y: Sequence[Columns], workspace: int) -> Ten
 
 
 def _whitened_layers(layers: list[Tensor], ridge: float, bound: int) -> tuple[list[Tensor], Tensor]:
-    """Return ``X (S + ridge)^(-1/2) / sqrt(n)`` of all layers, each up to a rotation.
-
-    The second value is ``||Xc||_F^2``, ``[L]``.
-    """
+    """Return ``X (S + ridge)^(-1/2) / sqrt(n)`` of all layers, each up to a rotation."""
+    # The second value is ``||Xc||_F^2``, ``[L]``.
     rows, variances, failures = zip(*[_whitened(layer, ridge) for layer in layers], strict=True)
     whitened = list(rows)
     # One synchronisation with the device for all layers.

@@ -105,11 +105,9 @@ def _refuse_nested(tensor: Tensor, name: str) -> None:
 
 
 def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
-    """Return layers as a list of 2-D tensors, and whether none of them was a torch tensor.
-
-    The tensors share the memory of the arrays. ``layers`` is a sequence of ``[n, p_i]`` arrays, or
-    one ``[L, n, p]`` array; if there are none, the error is a NoLayersError.
-    """
+    """Return layers as a list of 2-D tensors, and whether none of them was a torch tensor."""
+    # The tensors share the memory of the arrays. ``layers`` is a sequence of ``[n, p_i]`` arrays,
+    # or one ``[L, n, p]`` array; if there are none, the error is a NoLayersError.
     if isinstance(layers, Tensor):
         _refuse_nested(layers, name)
     elif hasattr(layers, "__array__"):

@@ -332,11 +332,9 @@ def _value(described: Any, tensors: list[Tensor]) -> Any:
 
 
 def _tensors_of(result: Any) -> list[Tensor]:
-    """Return the tensors of a tensor, a sequence, a dictionary or a dataclass.
-
-    Fields of the dataclass that are no tensors must have their default values, or be declared with
-    the metadata `REBUILT`.
-    """
+    """Return the tensors of a tensor, a sequence, a dictionary or a dataclass."""
+    # Fields of the dataclass that are no tensors must have their default values, or be declared
+    # with the metadata `REBUILT`.
     if isinstance(result, Tensor):
         return [result]
     if isinstance(result, dict):

@@ -123,10 +123,9 @@ class Sides:
             check_finite(side.layers, side.name)
 
     def warn_of_two_rows(self) -> None:
-        """Warn that CKA of two rows is 1 for all layers; not while torch traces the layers.
-
-        The centred Gram matrix of two rows is a multiple of ``[[1, -1], [-1, 1]]`` for every layer.
-        """
+        """Warn that CKA of two rows is 1 for all layers; not while torch traces the layers."""
+        # The centred Gram matrix of two rows is a multiple of ``[[1, -1], [-1, 1]]`` for every
+        # layer.
         if not is_traced(self.x.layers[0]) and self.n == 2:
             warn_caller("cka_grid: CKA of two rows is 1 for all layers; it needs more rows")
 

@@ -204,11 +204,9 @@ def _checked(name: str, cases: list[Case], device: torch.device, timed: bool) ->
 
 
 def difference(kernel: Callable[..., Any], composed: Callable[..., Any], case: Case) -> str:
-    """Return how a kernel differs from the composed form in float64; nothing if it does not.
-
-    An error that the kernel raises is a difference, unless the device lacks memory. A launch that
-    fails may be told of by a later operation, so that the results are read here.
-    """
+    """Return how a kernel differs from the composed form in float64; nothing if it does not."""
+    # An error that the kernel raises is a difference, unless the device lacks memory. A launch that
+    # fails may be told of by a later operation, so that the results are read here.
     want = case.compared(composed(*_wide(case.arguments)), _wide(case.arguments))
     try:
         got = case.compared(kernel(*case.arguments), case.arguments)

@@ -117,11 +117,9 @@ def _below_autograd(
 def _autograd_kernel(
     x: Tensor, params: Tensor, clamp: float, inverse: bool
 ) -> tuple[Tensor, Tensor]:
-    """Run the operator with its derivative if an argument needs it.
-
-    Forward mode and torch.func differentiate the composed form, whose operations have all
-    derivatives.
-    """
+    """Run the operator with its derivative if an argument needs it."""
+    # Forward mode and torch.func differentiate the composed form, whose operations have all
+    # derivatives.
     if is_followed((x, params)):
         return composed_coupling(x, params, clamp, inverse)
     if torch.is_grad_enabled() and (x.requires_grad or params.requires_grad):
@@ -140,14 +138,11 @@ def _keep_for_coupling(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _backward_affine_coupling_backward(ctx: Any, a: Tensor, grad_params: Tensor) -> Any:
-    """Return the gradients of the first derivative, computed by differentiable operations.
-
-    The first derivative has three parts, the gradients of x, s_raw and t:
-    ``(v e, (v x e + l) w, v)`` forward and ``(v e, -(v y + l) w, -v e)`` inverse, with
-    ``v = grad_y``, ``l = grad_log_det``, ``w = ds / ds_raw``, and ``e = exp(s)`` forward,
-    ``exp(-s)`` inverse; ``kept`` is x forward and y inverse. ``(a, b, c)`` are the cotangents of
-    the three parts.
-    """
+    """Return the gradients of the first derivative, computed by differentiable operations."""
+    # The first derivative has three parts, the gradients of x, s_raw and t: ``(v e, (v x e + l) w,
+    # v)`` forward and ``(v e, -(v y + l) w, -v e)`` inverse, with ``v = grad_y``, ``l =
+    # grad_log_det``, ``w = ds / ds_raw``, and ``e = exp(s)`` forward, ``exp(-s)`` inverse; ``kept``
+    # is x forward and y inverse. ``(a, b, c)`` are the cotangents of the three parts.
     v, l, kept, params = (t.to(a.dtype) for t in ctx.saved_tensors)
     b, c = grad_params.chunk(2, dim=-1)
     s_raw = params.chunk(2, dim=-1)[0]

@@ -117,10 +117,8 @@ def _stack(numbers: list[int], layers: list[Tensor], entries: int) -> _Stack:
 
 
 def in_order(groups: Sequence[Sequence[int]], values: Tensor) -> Tensor:
-    """Return values of the layers of all groups ``[L, ...]`` in the order of the layers.
-
-    Groups are the numbers of layers of one width. An index of numbers would wait for the device.
-    """
+    """Return values of the layers of all groups ``[L, ...]`` in the order of the layers."""
+    # Groups are the numbers of layers of one width. An index of numbers would wait for the device.
     if len(groups) == 1:
         return values
     numbers = [number for group in groups for number in group]
@@ -273,10 +271,8 @@ def _choice(
     precision: str,
     max_memory: int,
 ) -> str:
-    """Return the form of `composed_terms` to take, or "" for the kernels.
-
-    Kernels alone have the lower precision; float64 layers have none.
-    """
+    """Return the form of `composed_terms` to take, or "" for the kernels."""
+    # Kernels alone have the lower precision; float64 layers have none.
     if kernel != "linear" or method == "feature":
         return method if method == "feature" else ""
     wide = any(layer.dtype == torch.float64 for layer in (*x, *y))

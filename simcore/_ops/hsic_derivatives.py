@@ -109,10 +109,8 @@ def _require_linear(kernel: str) -> None:
 
 
 def _pair_weights(grads: Sequence[Tensor | None], count: int, count_x: int, like: Tensor) -> Tensor:
-    """Return the symmetric ``w`` with ``d loss = sum_ab w_ab / 2 * d HSIC(a, b)``.
-
-    ``w`` is float64 ``[count, count]``; ``grads`` are the gradients of the loss by xy, xx and yy.
-    """
+    """Return the symmetric ``w`` with ``d loss = sum_ab w_ab / 2 * d HSIC(a, b)``."""
+    # ``w`` is float64 ``[count, count]``; ``grads`` are the gradients of the loss by xy, xx and yy.
     count_y = count - count_x or count
     shapes = ((count_x, count_y), (count_x,), (count_y,))
     xy, xx, yy = (

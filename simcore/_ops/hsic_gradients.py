@@ -58,10 +58,8 @@ def widest_dtype(layers: Sequence[Tensor]) -> torch.dtype:
 
 
 def fitting_blocks(layers: Sequence[Tensor], members: int, limit: int) -> Blocks:
-    """Return the largest blocks of `LinearHsic` that fit into ``limit`` bytes, or the smallest.
-
-    ``members`` is the number of columns of all layers that lie side by side in a block.
-    """
+    """Return the largest blocks of `LinearHsic` that fit into ``limit`` bytes, or the smallest."""
+    # ``members`` is the number of columns of all layers that lie side by side in a block.
     n, widest = layers[0].shape[0], max(layer.shape[1] for layer in layers)
     item = widest_dtype(layers).itemsize
     left = limit - 8 * sum(layer.shape[1] for layer in layers)  # less the bytes of the means
@@ -77,11 +75,10 @@ def fitting_blocks(layers: Sequence[Tensor], members: int, limit: int) -> Blocks
 
 
 class LinearHsic:
-    """The derivatives of the HSIC of all pairs of ``layers`` by their rows.
+    """The derivatives of the HSIC of all pairs of ``layers`` by their rows."""
 
-    ``blocks`` has slices of rows, and the number of columns that are worked on at a time; by
-    default it is all at once, so that every step is differentiable.
-    """
+    # ``blocks`` has slices of rows, and the number of columns that are worked on at a time; by
+    # default it is all at once, so that every step is differentiable.
 
     def __init__(
         self, layers: Sequence[Tensor], unbiased: bool, blocks: Blocks | None = None
@@ -139,11 +136,9 @@ class LinearHsic:
     def _blocks(
         self, a: int, scaled: Tensor, members: tuple[int, ...], columns: slice
     ) -> Iterator[Tensor]:
-        """Yield some columns of `gradient`, one block of rows after another.
-
-        With ``Z`` the rows of all members side by side and ``w`` their weights, the columns are
-        ``Z diag(w) Z' Z_a + diag(r w) Z_a``, less the mean over the rows of the second term.
-        """
+        """Yield some columns of `gradient`, one block of rows after another."""
+        # With ``Z`` the rows of all members side by side and ``w`` their weights, the columns are
+        # ``Z diag(w) Z' Z_a + diag(r w) Z_a``, less the mean over the rows of the second term.
         before = sum(self.widths[b] for b in itertools.takewhile(lambda b: b != a, members))
         own = slice(before + columns.start, before + columns.stop)
 
@@ -213,12 +208,11 @@ def _power_of_two(sizes: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 class KernelHsic:
-    """The gradients of the HSIC of all pairs of ``layers``.
+    """The gradients of the HSIC of all pairs of ``layers``."""
 
-    ``bandwidth`` is the width of the RBF kernel in units of the median distance, and ``limit`` the
-    number of bytes to work in, beside the gradients. The smallest blocks are taken if no others
-    fit.
-    """
+    # ``bandwidth`` is the width of the RBF kernel in units of the median distance, and ``limit``
+    # the number of bytes to work in, beside the gradients. The smallest blocks are taken if no
+    # others fit.
 
     def __init__(
         self, layers: Sequence[Tensor], kernel: str, unbiased: bool, bandwidth: float, limit: int
@@ -337,12 +331,10 @@ def _off_diagonal(x: Tensor, step: int) -> Iterator[tuple[int, Tensor]]:
 
 
 def _middle_distances(x: Tensor, median: Tensor, step: int) -> list[tuple[Tensor, float]]:
-    """Return the squared distances of which the median is the mean, with their shares in it.
-
-    The median over all ordered pairs of rows is one distance if the number of rows is odd, and the
-    mean of two neighbouring ones if it is even. With two rows, one of these is the distance of a
-    row to itself, and is returned as infinite.
-    """
+    """Return the squared distances of which the median is the mean, with their shares in it."""
+    # The median over all ordered pairs of rows is one distance if the number of rows is odd, and
+    # the mean of two neighbouring ones if it is even. With two rows, one of these is the distance
+    # of a row to itself, and is returned as infinite.
     below, above = median.new_full((), -torch.inf), median.new_full((), torch.inf)
     # The median was computed with other rounding: it may lie on either side of equal distances.
     low, high = median * (1 - TIE), median * (1 + TIE)

@@ -53,11 +53,9 @@ class Wanted:
         return int((values.cumsum(0) < self.share * total).sum()) + 1
 
     def at_least(self, values: Tensor, total: float, squares: float) -> float:
-        """Return a lower bound of the count, of which the first values are known.
-
-        The k - i values that follow the first i sum to S, and their squares to Q at most:
-        ``(k - i) Q >= S^2`` by Cauchy and Schwarz.
-        """
+        """Return a lower bound of the count, of which the first values are known."""
+        # The k - i values that follow the first i sum to S, and their squares to Q at most: ``(k -
+        # i) Q >= S^2`` by Cauchy and Schwarz.
         if self.share is None:
             return float(self.cut)
         missing = self.share * total - float(values.sum())
@@ -133,13 +131,11 @@ class _Space:
 
 
 def leading_eigenvectors(matrix: Tensor, wanted: Wanted) -> tuple[Tensor, Tensor] | None:
-    """Return the leading eigenvalues and eigenvectors of a covariance, or None.
-
-    ``matrix`` ``[m, m]`` is float64, symmetric and positive semidefinite; the eigenvalues ``[k]``
-    descend, and the eigenvectors are ``[m, k]``. The result is None where k would exceed
-    ``MOST_KEPT m``, or where ``MOST_COLUMNS m`` columns do not prove k and the space of the
-    eigenvectors to the bound that the module states.
-    """
+    """Return the leading eigenvalues and eigenvectors of a covariance, or None."""
+    # ``matrix`` ``[m, m]`` is float64, symmetric and positive semidefinite; the eigenvalues ``[k]``
+    # descend, and the eigenvectors are ``[m, k]``. The result is None where k would exceed
+    # ``MOST_KEPT m``, or where ``MOST_COLUMNS m`` columns do not prove k and the space of the
+    # eigenvectors to the bound that the module states.
     total = float(matrix.trace())
     squares = float(torch.linalg.vector_norm(matrix)) ** 2
     most_kept = len(matrix) * MOST_KEPT

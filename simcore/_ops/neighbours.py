@@ -85,11 +85,9 @@ def nearest_with_ties(
     inside: bool = False,
     of_copies: bool = True,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Return `nearest_rows`, and the share of the rows of each layer that have a tie, ``[L]``.
-
-    The k-th neighbour and the next one tie; ``inside``, any two in succession do. Copies of one row
-    count unless ``of_copies`` is False.
-    """
+    """Return `nearest_rows`, and the share of the rows of each layer that have a tie, ``[L]``."""
+    # The k-th neighbour and the next one tie; ``inside``, any two in succession do. Copies of one
+    # row count unless ``of_copies`` is False.
     sought = min(k + 1, len(layers[0]) - 1)
     may_tie = sought > (1 if inside else k)
     valued = with_values or (may_tie and not _surely_differ(layers, sought, metric, bound))
@@ -130,10 +128,8 @@ def _tied(index: Tensor, values: Tensor, squares: Tensor, metric: str, width: in
 
 
 def _stacks(layers: Sequence[Tensor], entries: int, bound: int) -> Iterator[list[int]]:
-    """Yield the places of layers of one width and dtype, ``entries`` of each of which are taken.
-
-    Their float64 copies, and three of these, fit into ``bound`` bytes if one layer's do.
-    """
+    """Yield the places of layers of one width and dtype, ``entries`` of each of which are taken."""
+    # Their float64 copies, and three of these, fit into ``bound`` bytes if one layer's do.
     most = max(1, min(bound, STACK_BYTES) // (32 * entries))
     alike = groupby(range(len(layers)), lambda i: (layers[i].shape[1], layers[i].dtype))
     for _, members in alike:
@@ -169,10 +165,8 @@ def _marks(rows: Tensor) -> Tensor:
 
 
 def tied_pairs(layer: Tensor) -> Tensor:
-    """Return the sum of t^3 - t over all groups of t pairs of rows that are copies of one pair.
-
-    It is given over the cube of the number of pairs.
-    """
+    """Return the sum of t^3 - t over all groups of t pairs of rows that are copies of one pair."""
+    # It is given over the cube of the number of pairs.
     marks = torch.cat([*map(_marks, row_blocks(layer))])  # [n]
     m = marks.unique(return_counts=True)[1].double()  # copies of each row
     pairs, of_copies = len(marks) * (len(marks) - 1) / 2, (m * (m - 1)).sum() / 2

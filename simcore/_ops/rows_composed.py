@@ -55,12 +55,10 @@ def blocks_of_rows(
     *,
     refuse: bool = True,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield some rows of all layers of x, and of y (or of x again), ``[L, rows, p]`` float64.
-
-    ``pairs`` is the number of float64 arrays ``[rows, Lx, Ly]`` that the caller makes of them, and
-    ``copies`` the number of blocks: these rows, what is divided by their lengths, and one more
-    copy. Unless it may ``refuse``, single rows are yielded where not even these fit.
-    """
+    """Yield some rows of all layers of x, and of y (or of x again), ``[L, rows, p]`` float64."""
+    # ``pairs`` is the number of float64 arrays ``[rows, Lx, Ly]`` that the caller makes of them,
+    # and ``copies`` the number of blocks: these rows, what is divided by their lengths, and one
+    # more copy. Unless it may ``refuse``, single rows are yielded where not even these fit.
     bound = memory_bound(max_memory, x[0])
     count_x, count_y = len(x), len(y) or len(x)
     row_bytes = 8 * (copies * (len(x) + len(y)) * x[0].shape[1] + pairs * count_x * count_y)
@@ -105,10 +103,8 @@ def _different_labels(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int)
 
 
 def _divergences(p: Tensor, q: Tensor) -> Tensor:
-    """Return the sums over rows of the Jensen-Shannon divergences of all pairs, base 2.
-
-    ``JSD(p, q) = H(m) - (H(p) + H(q)) / 2`` with the entropy H and ``m = (p + q) / 2``.
-    """
+    """Return the sums over rows of the Jensen-Shannon divergences of all pairs, base 2."""
+    # ``JSD(p, q) = H(m) - (H(p) + H(q)) / 2`` with the entropy H and ``m = (p + q) / 2``.
     means = (_negative_entropy(p)[:, None] + _negative_entropy(q)) / 2  # [Lx, Ly]
     return means - torch.stack([_negative_entropy((one + q) / 2) for one in p])
 

@@ -37,12 +37,10 @@ Moments = tuple[Tensor, Tensor, Tensor, Tensor, Tensor]
 
 
 def unit_rows(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return unit rows, their inverse lengths, and the exponents that scaled them.
-
-    Unit rows ``[n, p]`` are float64, less their mean, and of length 1. Before, they were multiplied
-    by ``2**-exponent`` ``[n, 1]``, and then by the inverse length ``[n, 1]``. Constant rows give
-    nan.
-    """
+    """Return unit rows, their inverse lengths, and the exponents that scaled them."""
+    # Unit rows ``[n, p]`` are float64, less their mean, and of length 1. Before, they were
+    # multiplied by ``2**-exponent`` ``[n, 1]``, and then by the inverse length ``[n, 1]``. Constant
+    # rows give nan.
     wide = x.double()
     exponents = torch.frexp(wide.abs().amax(1, keepdim=True)).exponent  # [n, 1]
     scaled = torch.ldexp(wide, -exponents)
@@ -93,11 +91,9 @@ def composed_rows(
 def composed_moments(
     x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int, near: Sequence[int] = ()
 ) -> tuple[Tensor, ...]:
-    """Compute ``simcore::rank_moments``: one layer after another is ranked, in float64.
-
-    As on the CPU, the ranks of all layers are held, as whole numbers. The layers at the places
-    ``near``, of x and then of y, are ranked by `distances`.
-    """
+    """Compute ``simcore::rank_moments``: one layer after another is ranked, in float64."""
+    # As on the CPU, the ranks of all layers are held, as whole numbers. The layers at the places
+    # ``near``, of x and then of y, are ranked by `distances`.
     layers = [*x, *y]
     n, count = len(layers[0]), len(layers)
     pairs = n * (n - 1) // 2
@@ -143,11 +139,9 @@ def dissimilarities(c: Tensor, halves: Tensor, rows: int) -> Tensor:
 
 
 def distances(c: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``|c_i - c_j|`` of all i < j, and up to which difference they are equal.
-
-    Differences of rows keep the digits of small dissimilarities, which products lose. The error of
-    a distance is that of unit rows, whatever its size.
-    """
+    """Return ``|c_i - c_j|`` of all i < j, and up to which difference they are equal."""
+    # Differences of rows keep the digits of small dissimilarities, which products lose. The error
+    # of a distance is that of unit rows, whatever its size.
     return torch.pdist(c), c.new_tensor(TIE)
 
 
@@ -243,13 +237,11 @@ def _check_columns(layer: Tensor, name: str) -> None:
 
 
 def _pearson_moments(sides: Sides) -> Moments:
-    """Return the moments of the dissimilarities, in units of the mean of the layer's a_i.
-
-    With c_i and ``a_i = |c_i|^2 / 2`` of `standardised_rows`, dissimilarities are
-    ``a_i + a_j - c_i'c_j``. The rows of ``c c'`` sum to 0. The sum over i, j of the products of two
-    layers' dissimilarities is therefore the sum of the products of their ``c c'``, which is HSIC,
-    plus terms that depend on the a_i alone.
-    """
+    """Return the moments of the dissimilarities, in units of the mean of the layer's a_i."""
+    # With c_i and ``a_i = |c_i|^2 / 2`` of `standardised_rows`, dissimilarities are ``a_i + a_j -
+    # c_i'c_j``. The rows of ``c c'`` sum to 0. The sum over i, j of the products of two layers'
+    # dissimilarities is therefore the sum of the products of their ``c c'``, which is HSIC, plus
+    # terms that depend on the a_i alone.
     layers, n, first, second = sides.layers, sides.n, slice(len(sides.x)), sides.columns
     # float64 for wide float32 layers too.
     is_wide = [x.dtype == torch.float64 or x.shape[1] > WIDEST_FLOAT32 for x in layers]

@@ -85,12 +85,10 @@ def with_components(whole: AlignmentError, kept: AlignmentError) -> AlignmentErr
 def error_of_rows(
     squared: np.ndarray, spread: np.ndarray, width: int, groups: np.ndarray | None
 ) -> AlignmentError:
-    """Return the errors from the errors of every row.
-
-    ``squared`` and ``spread``, float64 [n], have the squared error of every row and its squared
-    distance from the mean of Y, and ``width`` is the number of columns of Y. ``groups`` numbers the
-    example of every row, from 0 without gaps; None if each row is one.
-    """
+    """Return the errors from the errors of every row."""
+    # ``squared`` and ``spread``, float64 [n], have the squared error of every row and its squared
+    # distance from the mean of Y, and ``width`` is the number of columns of Y. ``groups`` numbers
+    # the example of every row, from 0 without gaps; None if each row is one.
     e, s, n = squared, spread, np.ones_like(squared)
     if groups is not None:
         e, s, n = (np.bincount(groups, weights=row) for row in (e, s, n))

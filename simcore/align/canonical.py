@@ -20,14 +20,12 @@ Scale = Literal["one", "rho"]
 
 
 class _CanonicalAligner(Aligner):
-    """The map ``g(X) = Xc W_X diag(s) inv(W_Y) + mean(Y)`` over the kept canonical directions.
+    """The map ``g(X) = Xc W_X diag(s) inv(W_Y) + mean(Y)`` over the kept canonical directions."""
 
-    ``inv(W_Y) = (Yc W_Y)^T Yc``, [c, q], regresses Y on its variates: it maps them to the rows
-    nearest to Y. If the number of kept directions is the rank of Y, it is the pseudo-inverse of
-    ``W_Y``. With fewer directions the pseudo-inverse would give the shortest rows that have these
-    variates instead of the nearest.
-    """
-
+    # ``inv(W_Y) = (Yc W_Y)^T Yc``, [c, q], regresses Y on its variates: it maps them to the rows
+    # nearest to Y. If the number of kept directions is the rank of Y, it is the pseudo-inverse of
+    # ``W_Y``. With fewer directions the pseudo-inverse would give the shortest rows that have these
+    # variates instead of the nearest.
     correlations_: Tensor
     x_weights_: Tensor
     y_weights_: Tensor

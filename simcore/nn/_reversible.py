@@ -105,11 +105,9 @@ def _retrace(
 
 
 def _condition(layer: AffineCoupling, passive: Tensor) -> tuple[Tensor, Pull]:
-    """Return s_raw and t, computed from the half that passes, and a function that pulls back.
-
-    The function takes the gradient of s_raw and t, and returns the gradient of ``passive`` and the
-    gradients of the parameters by their ids.
-    """
+    """Return s_raw and t, computed from the half that passes, and a function that pulls back."""
+    # The function takes the gradient of s_raw and t, and returns the gradient of ``passive`` and
+    # the gradients of the parameters by their ids.
     wanted = {n: p for n, p in layer.conditioner.named_parameters() if p.requires_grad}
     ids = [id(parameter) for parameter in wanted.values()]
     if torch.compiler.is_compiling():  # torch.compile does not trace torch.autograd.grad

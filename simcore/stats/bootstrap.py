@@ -275,11 +275,9 @@ def _holding(
 
 
 def _about(observed: Tensor, draws: Tensor, confidence: float, units: int) -> tuple[Tensor, Tensor]:
-    """Return the observed value minus and plus z standard deviations of the halves.
-
-    The variance of a half of m of N units is (N - m) / m times the variance of all units: 1 if N
-    is even.
-    """
+    """Return the observed value minus and plus z standard deviations of the halves."""
+    # The variance of a half of m of N units is (N - m) / m times the variance of all units: 1 if N
+    # is even.
     half = units // 2
     scale = (half / (units - half)) ** 0.5
     count = (~draws.isnan()).sum(dim=0)  # [Lx, Ly]

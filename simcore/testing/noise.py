@@ -113,11 +113,9 @@ def _is_worse(dtype: torch.dtype | None, than: torch.dtype | None) -> bool:
 
 
 def _cast(model: nn.Module, dtype: torch.dtype) -> nn.Module:
-    """Return a copy whose parameters and stored buffers have another dtype.
-
-    Buffers that checkpoints lack, such as the frequencies of rotary positions, keep theirs, as they
-    do where a library loads a model in a dtype.
-    """
+    """Return a copy whose parameters and stored buffers have another dtype."""
+    # Buffers that checkpoints lack, such as the frequencies of rotary positions, keep theirs, as
+    # they do where a library loads a model in a dtype.
     model = copy.deepcopy(model)
     stored = model.state_dict(keep_vars=True)
     for tensor in {id(value): value for value in stored.values()}.values():
