@@ -12,8 +12,14 @@ from simcore._grid.basis import Basis, loses_weights, per_layer_truncation, warn
 from simcore._grid.finish import warn_caller
 from simcore._grid.inputs import Array, Groups, check_rows
 from simcore._grid.options import check_choice, check_number
-from simcore.align._base import Aligner, ConstantRowsError, TooFewRowsError
-from simcore.align._errors import AlignmentError, alignment_error, with_components
+from simcore.align._base import (
+    Aligner,
+    AlignmentError,
+    ConstantRowsError,
+    TooFewRowsError,
+    alignment_error,
+    with_components,
+)
 from simcore.basis import bases, truncate_all
 
 Scale = Literal["one", "rho"]

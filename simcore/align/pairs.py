@@ -21,8 +21,13 @@ from simcore._grid.inputs import (
 )
 from simcore._grid.options import check_choice, check_count, check_number
 from simcore._grid.progress import progress_bar
-from simcore.align._base import Aligner, ConstantRowsError, TooFewRowsError, checked_pair
-from simcore.align._errors import AlignmentError
+from simcore.align._base import (
+    Aligner,
+    AlignmentError,
+    ConstantRowsError,
+    TooFewRowsError,
+    checked_pair,
+)
 from simcore.align._neural import NeuralAligner
 from simcore.align.canonical import CCAAligner, PWCCAAligner, SVCCAAligner
 from simcore.align.linear import GradientLinearAligner, LinearAligner
