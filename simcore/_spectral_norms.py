@@ -78,10 +78,8 @@ def spectral_differences(
 
 
 def _sizes(layer: Tensor) -> Tensor:
-    """Return the logarithm of a layer's unit, and float32's error of its distances in it, ``[2]``.
-
-    The error is the norm of all.
-    """
+    """Return the logarithm of a layer's unit, and float32's error of distances in it, ``[2]``."""
+    # The error is the norm of all.
     features, power = centred_columns(layer)
     error, *_ = distance_rounding(features, features.square().sum(1))
     return torch.stack([power.log2(), len(layer) * error])

@@ -291,10 +291,8 @@ def variation_of_distances(layer: Tensor, mean_square: Tensor) -> tuple[Tensor, 
 
 
 def within(values: Tensor, lowest: float, highest: float, error: Tensor | float) -> Tensor:
-    """Return the values, moved to the end of their range where they pass it by at most ``error``.
-
-    A value that is farther out is a fault, and stays to be seen. The derivative is kept.
-    """
+    """Return values, moved to the end of their range where they pass it by at most ``error``."""
+    # A value that is farther out is a fault, and stays to be seen. The derivative is kept.
     inside = values.detach().clamp(lowest, highest)
     beyond = inside - values.detach()
     return values + torch.where(beyond.abs() <= error, beyond, 0.0)

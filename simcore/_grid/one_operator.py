@@ -166,10 +166,9 @@ def _warn_of_gradient(label: str, argument: str) -> None:
 
 
 def _without_autocast(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the function with autocast switched off: half-precision products would change values.
-
-    Threads of the CPU's operators have no autocast, so that results would differ between them too.
-    """
+    """Return the function without autocast, whose half-precision products would change values."""
+    # Threads of the CPU's operators have no autocast, so that results would differ between them
+    # too.
 
     @functools.wraps(function)
     def exact(*args: P.args, **kwargs: P.kwargs) -> R:

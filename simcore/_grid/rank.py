@@ -141,11 +141,9 @@ def thresholds_of_rows(
     thresholds: Tensor,
     standardize: bool = False,
 ) -> Tensor:
-    """Return `component_thresholds`, on the host, lowered where few rows hold the columns' lengths.
-
-    ``s``, ``thresholds`` ``[k]`` and ``unit`` are on the host, ``vt`` on the layer's device. Only
-    components near their thresholds are weighed, so that most layers are not read again.
-    """
+    """Return `component_thresholds`, on the host, lowered where few rows hold the lengths."""
+    # ``s``, ``thresholds`` ``[k]`` and ``unit`` are on the host, ``vt`` on the layer's device. Only
+    # components near their thresholds are weighed, so that most layers are not read again.
     least = s[:1] * floor(len(layer), layer.shape[1], unit)
     places = ((s > least) & (s <= CLEAR * thresholds)).nonzero().flatten().tolist()
     if not places:

@@ -59,13 +59,12 @@ def in_range(
     *,
     columns: bool = False,
 ) -> InRange:
-    """Return the layers, scaled where the largest difference within a column is not in ``limits``.
-
-    If ``columns``, every column has its own power of two, for measures that do not depend on the
-    scale of a single neuron, and the returned exponents are meaningless. Constant columns of a copy
-    become 0: a constant of 1e306 would overflow if it were multiplied by the factor that columns of
-    1e-306 need. Layers with NaN or infinity are returned as they are; later checks name them.
-    """
+    """Return layers, scaled where the largest difference within a column is not in ``limits``."""
+    # If ``columns``, every column has its own power of two, for measures that do not depend on the
+    # scale of a single neuron, and the returned exponents are meaningless. Constant columns of a
+    # copy become 0: a constant of 1e306 would overflow if it were multiplied by the factor that
+    # columns of 1e-306 need. Layers with NaN or infinity are returned as they are; later checks
+    # name them.
     measured = [_sizes(layer) if layer.dtype == torch.float64 else None for layer in layers]
     facts = [_facts(*sizes) for sizes in measured if sizes is not None]
     # One synchronisation with the device for all layers.

@@ -43,10 +43,8 @@ def grams_of(sides: Sides) -> Iterator[Tensor]:
 
 
 def centred_gram(gram: Tensor, estimator: str) -> tuple[Tensor, Tensor]:
-    """Return the centred matrix over its largest entry, or zeros if it is constant, and the entry.
-
-    The sums of products of two such matrices are their HSIC, up to a factor.
-    """
+    """Return the centred matrix over its largest entry, zeros if constant, and the entry."""
+    # The sums of products of two such matrices are their HSIC, up to a factor.
     n = len(gram)
     largest = gram.abs().max().clamp(min=torch.finfo(torch.float64).tiny)  # []
     scaled = gram / largest

@@ -142,10 +142,8 @@ def _groups(pairs: list[tuple[int, int]], sizes: list[int], room: int) -> Iterat
 def _feature_squares(
     layers: Sequence[Tensor], count_x: int, dtype: torch.dtype, bound: int
 ) -> tuple[Tensor, list[_Stack]]:
-    """Return ``||Xc'Yc||_F^2`` ``[L, L]`` of the pairs that a result has, and the layers' stacks.
-
-    Squares are in units of the layers' powers.
-    """
+    """Return ``||Xc'Yc||_F^2`` ``[L, L]`` of the pairs of a result, and the layers' stacks."""
+    # Squares are in units of the layers' powers.
     pairs = pairs_of(count_x, len(layers))
     n, widths = len(layers[0]), [layer.shape[1] for layer in layers]
     sizes = product_bytes(widths, pairs)
@@ -248,10 +246,8 @@ def composed_terms(
 
 
 def _estimates(products: Tensor, estimator: str, n: int, diagonals: Callable[[], Tensor]) -> Tensor:
-    """Return the estimates of csrc/core/math/hsic_math.h, whose row sums are 0 for centred layers.
-
-    Without its diagonal d, row i of a Gram matrix sums to ``-d_i``.
-    """
+    """Return the estimates of csrc/core/math/hsic_math.h; row sums of centred layers are 0."""
+    # Without its diagonal d, row i of a Gram matrix sums to ``-d_i``.
     if estimator == "product":
         return products
     if estimator == "biased":

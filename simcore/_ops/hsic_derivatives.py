@@ -75,10 +75,8 @@ def _below_autograd(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> 
 
 
 def differentiable_hsic_terms(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> Terms:
-    """Run `hsic_terms` in the form that autograd, torch.func and torch.compile can differentiate.
-
-    The transforms of torch.func need an autograd.Function; torch.compile needs an operator.
-    """
+    """Run `hsic_terms` in a form that autograd, torch.func and torch.compile differentiate."""
+    # The transforms of torch.func need an autograd.Function; torch.compile needs an operator.
     terms: Terms = (
         hsic_terms(x, y, *options)
         if torch.compiler.is_compiling()

@@ -206,10 +206,8 @@ def _proven_error(
 def _kept(
     matrix: Tensor, wanted: Wanted, ritz: _Ritz, most: int, total: float, error: float
 ) -> tuple[int | None, Tensor | None]:
-    """Return the number of components to keep, at most `most`, and the spectrum if it was needed.
-
-    The number is None where it is not certain. `error` bounds ``||R||_F`` of the leading pairs.
-    """
+    """Return how many components to keep, at most `most`, and the spectrum if it was needed."""
+    # The number is None where it is not certain. `error` bounds ``||R||_F`` of the leading pairs.
     values = ritz.values[:most]
     least = wanted.least * float(values[0])
 
@@ -230,11 +228,9 @@ def _kept(
 def _uncounted(
     matrix: Tensor, values: Tensor, least: float, total: float
 ) -> Iterator[tuple[float, float, Tensor | None]]:
-    """Yield bounds of the sum of the eigenvalues that do not count, sharper and dearer ones last.
-
-    `values` are Ritz values, which are at most the eigenvalues in their places. The last bounds
-    come with the spectrum that they are of.
-    """
+    """Yield bounds of the sum of the eigenvalues that do not count, the sharp and dear last."""
+    # `values` are Ritz values, which are at most the eigenvalues in their places. The last bounds
+    # come with the spectrum that they are of.
     top, bottom = least * (1 + AT_THE_EDGE), least * (1 - AT_THE_EDGE)
     counted = values[values > top]
     most = total - float(counted.sum())

@@ -171,11 +171,9 @@ class _Keys:
 
 
 def _nearest(d: Tensor, index: Tensor, equal: Tensor, n: int, k: int) -> tuple[Tensor, Tensor]:
-    """Return the numbers and distances of the k nearest of ``index`` ``[rows, m]``, nearest first.
-
-    Sorted distances that differ by at most ``equal`` from the one before them form a group, in
-    which the lower number comes first.
-    """
+    """Return numbers and distances of the k nearest of ``index`` ``[rows, m]``, nearest first."""
+    # Sorted distances that differ by at most ``equal`` from the one before them form a group, in
+    # which the lower number comes first.
     ordered, places = d.sort(1)  # [rows, m] each
     numbers = index.gather(1, places)
     steps = ordered.diff() > equal.gather(1, places)[:, 1:]  # [rows, m - 1]

@@ -74,10 +74,8 @@ def blocks_of_rows(
 
 
 def directions(block: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows of length 1, zeros for rows of zeros, and which rows are not zeros ``[L, rows]``.
-
-    Rows are divided by their largest entry first: their squares stay in the range of float64.
-    """
+    """Return rows of length 1, zeros for rows of zeros, and which are not zeros ``[L, rows]``."""
+    # Rows are divided by their largest entry first: their squares stay in the range of float64.
     largest = block.abs().amax(-1, keepdim=True)  # [L, rows, 1]
     some = largest > 0
     block = block / torch.where(some, largest, 1.0)

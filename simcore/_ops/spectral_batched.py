@@ -43,7 +43,7 @@ def _reciprocals(s: Tensor) -> Tensor:
 
 
 def _decompose(layers: Sequence[Tensor], standardize: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return thin SVDs of layers of one shape and dtype: ``[B, n, r]``, ``[B, r]``, ``[B, r, p]``.
+    """Return thin SVDs of layers of one shape and dtype, ``[B, n, r]``, ``[B, r]``, ``[B, r, p]``.
 
     As on the CPU (csrc/torch), float64 layers get an SVD. Other layers get the eigenvectors of the
     smaller of x x' and x' x: squaring loses only singular values that the rank rule cuts.

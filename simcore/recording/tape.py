@@ -303,10 +303,8 @@ class Tape:
         self._passes += 1
 
     def _leave_out(self, first: Pass) -> None:
-        """Take what has no row for each example, and a glob chose, out of the first pass; say so.
-
-        The examples count as in the first argument of the call, if most layers have as many.
-        """
+        """Take what has no row for each example, and a glob chose, out of a first pass; say so."""
+        # The examples count as in the first argument of the call, if most layers have as many.
         chosen, lengths = self._listener.modules, first.first_axes
         odd = {name for name, length in lengths.items() if length != first.examples}
         if 2 * len(odd - first.unfit) < len(lengths.keys() - first.unfit):

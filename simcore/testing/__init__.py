@@ -2,8 +2,7 @@
 
 verdicts.py  the verdict of each layer, and of all together, as text and as a dictionary
 judge.py     two sets of states and the noise of the first, paired and judged
-noise.py     the states of a model under circumstances that should make no difference
-alike.py     `check_alike` and `assert_alike`: two modules, recorded and judged
+alike.py     `check_alike` and `assert_alike`: two modules and the noise of one, recorded and judged
 
 The noise is measured, not fixed: A against A under circumstances that should make no difference.
 """

@@ -249,10 +249,8 @@ def _quotient(differences: Tensor, units: Tensor) -> Tensor:
 def _mapped(
     x: Tensor, y: Tensor, unit: _Noise, ratio: float, limit: float
 ) -> tuple[str, float, float]:
-    """Return the verdict of layers that are not equal, what is left after its map, and its factor.
-
-    The lengths of the rows decide first: none of the maps changes more than all of them at once.
-    """
+    """Return the verdict of unequal layers, what is left after its map, and its factor."""
+    # The lengths of the rows decide first: none of the maps changes more than all of them at once.
     scale = _factor(x, y)
     left = unit.apart(x, scale * y)
     if left <= limit:
