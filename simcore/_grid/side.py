@@ -129,13 +129,6 @@ class Sides:
         if not is_traced(self.x.layers[0]) and self.n == 2:
             warn_caller("cka_grid: CKA of two rows is 1 for all layers; it needs more rows")
 
-    def detached(self) -> Sides:
-        x, y = (
-            replace(side, layers=[layer.detach() for layer in side.layers])
-            for side in (self.x, self.y)
-        )
-        return replace(self, x=x, y=y)
-
     def selves(self) -> Tensor | None:
         """Return which pairs are a layer and itself, by `place`, ``[Lx, Ly]``; None without any."""
         if self.same:
@@ -257,4 +250,7 @@ def read_sides(
         count = len(sides.matrices)  # of all layers, one by one and then together
         needed = 8 * sides.n**2 * (2 * count + BESIDE)
         require_memory(needed, sides.bound, f"the matrices of {count} layers")
-    return sides if differentiable else sides.detached()
+    if differentiable:
+        return sides
+    x, y = (replace(s, layers=[layer.detach() for layer in s.layers]) for s in (side_x, side_y))
+    return replace(sides, x=x, y=y)
