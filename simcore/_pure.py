@@ -15,7 +15,6 @@ _BESIDE_VERSION_1 = ("unified", *_VERSION_2[1:])
 
 
 def build_info() -> dict[str, str]:
-    """See simcore.build_info."""
     return {"version": version("simcore"), "compiler": "", "flags": "", "cpu_isa": "torch"}
 
 

@@ -180,7 +180,6 @@ def check_rows(
 
 
 def row_blocks(layer: Tensor) -> tuple[Tensor, ...]:
-    """Split a layer into views of some rows each."""
     entries = BLOCK_ENTRIES if layer.device.type == "cpu" else DEVICE_BLOCK_ENTRIES
     return layer.split(max(1, entries // layer.shape[1]))
 

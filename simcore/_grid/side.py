@@ -37,8 +37,6 @@ BESIDE = 8  # matrices [n, n] of float64 that are held while one layer is ranked
 
 @dataclass(frozen=True)
 class Side:
-    """One argument of a grid."""
-
     name: str  # of the argument in the signature of the caller
     # [n, p_i] each, in the caller's memory, or the vectors of the bases. Empty where the grid
     # compares the other side with itself.

@@ -29,8 +29,6 @@ REPEATS = 5
 
 @dataclass(frozen=True)
 class Case:
-    """Arguments of an operator, and how its results are compared."""
-
     name: str
     arguments: tuple[Any, ...]
     # The largest difference, in units of the largest entry of the composed form's result.

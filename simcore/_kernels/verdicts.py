@@ -59,8 +59,6 @@ class Row:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The rows of a family's operators by name."""
-
     rows: dict[str, Row]
     final: bool = True  # False: the machine, and not a kernel, was the reason
 

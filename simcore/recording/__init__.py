@@ -2,8 +2,7 @@
 
 selection.py   which modules: names, globs, predicates; outputs or inputs
 wrappers.py    what stands around a model: compiled, data-parallel and generating code
-hooks.py       the hooks; where a forward pass begins and ends
-passes.py      the rows of one forward pass
+hooks.py       the hooks; where a forward pass begins and ends, and its rows
 masks.py       which positions are tokens, and which are padding
 outputs.py     the tensor of a module's output
 axes.py        which of its axes hold the examples and the channels

@@ -212,8 +212,6 @@ def _forward(given: Forward | Sequence[Forward] | None, place: int) -> Forward:
 
 @dataclass
 class _Side:
-    """A model, how it is called, and its tape."""
-
     name: str
     model: nn.Module
     forward: Forward

@@ -20,8 +20,8 @@ from simcore.recording.axes import (
     axes_of,
     channels_second,
 )
+from simcore.recording.hooks import Pass
 from simcore.recording.outputs import Select, check_select, has_states, states_of, tensors_of
-from simcore.recording.passes import Pass
 from simcore.recording.pools import MANY_ROWS, SPATIAL, Pool, check_pool, plan_rows
 from simcore.recording.selection import Choice
 

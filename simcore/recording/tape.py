@@ -12,10 +12,9 @@ from torch import Tensor, nn
 
 from simcore._grid.finish import warn_caller
 from simcore._grid.options import check_flag
-from simcore.recording.hooks import Generate, Listener
+from simcore.recording.hooks import Generate, Listener, Pass
 from simcore.recording.masks import Given
 from simcore.recording.outputs import Select
-from simcore.recording.passes import Pass
 from simcore.recording.pools import Pool
 from simcore.recording.reading import Reading, Sampler
 from simcore.recording.selection import Choice, Chooser

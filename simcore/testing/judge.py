@@ -125,7 +125,6 @@ def judge_alike(
 def _judge(
     a: States, b: States, noise: Mapping[str, States], names: tuple[str, str], limit: float
 ) -> LayerVerdict:
-    """Return the verdict of a pair of layers."""
     x, y = _read(a, "a", names[0]), _read(b, "b", names[1])
     far = math.inf, math.inf, math.inf
     # What needs no noise: shapes, equal bits, and values that are not finite.
