@@ -29,7 +29,6 @@ class Words:
 
 
 def as_words(lengths: Lengths | None, mask: Mask | None) -> Words | None:
-    """Return the words that one of the arguments says, or None."""
     if mask is None:
         ends = _as_lengths(lengths)
         return None if ends is None else Words("lengths", [(0, end) for end in ends])
@@ -97,7 +96,6 @@ class Layer:
 
 
 def _padded(batch: Tensor, name: str, words: Words | None, from_numpy: bool) -> Layer:
-    """Return the checked layer of one padded batch."""
     count, _, rows, columns = batch.shape
     if rows != columns:
         raise ValueError(f"{name}: wanted shape [S, H, T, T], got {tuple(batch.shape)}")
@@ -127,7 +125,6 @@ def _padded(batch: Tensor, name: str, words: Words | None, from_numpy: bool) -> 
 
 
 def as_layer(layer: Attention, name: str, words: Words | None) -> Layer:
-    """Return one checked layer."""
     if isinstance(layer, Tensor | np.ndarray):
         if layer.ndim != 4:
             raise ValueError(
@@ -167,7 +164,6 @@ def _check_sentence(sentence: Tensor, name: str, first: Tensor, first_name: str)
 
 
 def as_layers(layers: Sequence[Attention] | Array, name: str, words: Words | None) -> list[Layer]:
-    """Return all layers of one side, checked."""
     if isinstance(layers, Tensor | np.ndarray) and layers.ndim != 5:
         raise ValueError(
             f"{name}: wanted a list of layers or one [L, S, H, T, T] array, "
@@ -212,10 +208,8 @@ def check_words(
 
 
 def _check_padding_is_last(padded: dict[str, Tensor], lengths: list[int]) -> None:
-    """Raise a ValueError where the last words of a sentence see each other, and no first words.
-
-    This is what padding on the left leaves. The last row alone tells most of the others apart.
-    """
+    """Raise a ValueError where the last words of a sentence see each other, and no first words."""
+    # This is what padding on the left leaves. The last row alone tells most of the others apart.
     names, suspects = list(padded), []
     for batch in padded.values():
         size = batch.shape[-1]

@@ -13,12 +13,8 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from simcore._grid.accuracy import (
-    TOLERANCE,
-    computed_again,
-    rows_are_hidden,
-    within,
-)
+from simcore._column_spaces import orthonormal
+from simcore._grid.accuracy import TOLERANCE, computed_again, rows_are_hidden, within
 from simcore._grid.basis import (
     Basis,
     Columns,
@@ -35,31 +31,25 @@ from simcore._grid.options import check_flag
 from simcore._grid.scale import in_range
 from simcore._grid.side import LayersOrBases, Sides, read_sides
 from simcore._truncated import truncated
-from simcore._whitened import orthonormal
 
 
 @dataclass(frozen=True)
 class DecomposedSides:
-    """Orthonormal columns of both sides; ``y`` is empty where X is compared with itself.
-
-    ``workspace`` is the number of bytes that the columns leave.
-    """
+    """Orthonormal columns of both sides; ``y`` is empty where X is compared with itself."""
 
     sides: Sides
     x: list[Columns]
     y: list[Columns]
     cuts: list[float | int | None]  # the truncation of every layer of X, then of Y
-    workspace: int
+    workspace: int  # bytes that the columns leave
 
     def vectors(self) -> tuple[list[Tensor], list[Tensor]]:
         """Return the columns of the layers of X and of Y, at least one each."""
         return [columns_of(basis) for basis in self.x], [columns_of(basis) for basis in self.y]
 
     def weighted_components(self) -> list[Tensor]:
-        """Return ``diag(s) V'`` of each layer of X over its largest s; zeros without variance.
-
-        `vectors` times it is the centred layer, up to a factor.
-        """
+        """Return ``diag(s) V'`` of each layer of X over its largest s; zeros without variance."""
+        # `vectors` times it is the centred layer, up to a factor.
         return [_weighted_components(basis) for basis in self.x]
 
     def ranks(self) -> tuple[Tensor, Tensor]:
@@ -71,24 +61,19 @@ class DecomposedSides:
         return torch.minimum(_kept(self.x)[:, None], _kept(self.y or self.x)[None, :])
 
     def finish(self, grid: Tensor, function: str) -> Array:
-        """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
         x, y = _kept(self.x), _kept(self.y or self.x)  # [Lx], [Ly]
         return self.sides.finish(within(grid, 0.0, 1.0, TOLERANCE), function, x == 0, y == 0)
 
 
 @dataclass(frozen=True)
 class ExplainedSides:
-    """The layers of X and the orthonormal columns that explain them: of Y, or of X itself.
-
-    ``vectors`` are these columns, at least one for each layer. ``workspace`` is the number of bytes
-    that the scaled layers and the columns leave.
-    """
+    """The layers of X and the orthonormal columns that explain them: of Y, or of X itself."""
 
     sides: Sides
     layers: list[Tensor]
     explaining: list[Columns]
-    vectors: list[Tensor]
-    workspace: int
+    vectors: list[Tensor]  # the columns of `explaining`, at least one for each layer
+    workspace: int  # bytes that the scaled layers and the columns leave
 
     @cached_property
     def row_variances(self) -> list[Tensor]:
@@ -108,7 +93,6 @@ class ExplainedSides:
         return grid
 
     def finish(self, grid: Tensor, function: str) -> Array:
-        """Return the grid, at most 1, and ``nan`` with a warning for layers without variance."""
         constant = torch.stack([(layer == layer[0]).all() for layer in self.layers])  # [Lx]
         empty = _kept(self.explaining) == 0  # [Ly]
         return self.sides.finish(within(grid, 0.0, 1.0, TOLERANCE), function, constant, empty)
@@ -124,12 +108,10 @@ def decomposed_sides(
     max_memory: int | None = None,
     progress: bool = False,
 ) -> DecomposedSides:
-    """Decompose both sides of a grid.
-
-    A truncation that is a sequence holds one count for every layer of X, then of Y. Warn of layers
-    with as many independent columns as n rows allow: all their pairs have the value 1, and rounding
-    decides which components a truncation keeps.
-    """
+    """Decompose both sides of a grid."""
+    # A truncation that is a sequence holds one count for every layer of X, then of Y. Warn of
+    # layers with as many independent columns as n rows allow: all their pairs have the value 1, and
+    # rounding decides which components a truncation keeps.
     check_truncation(truncation)
     check_flag(standardize, "standardize")
     sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
@@ -177,12 +159,10 @@ def explained_sides(
     progress: bool,
     columns: bool = False,
 ) -> ExplainedSides:
-    """Return the layers of X and the columns that explain them: of Y, or of X where Y is None.
-
-    If X holds bases, a layer is the product of its basis; ``columns`` is the option of `in_range`.
-    Warn of a layer of Y with as many independent columns as n rows allow, because it explains every
-    layer.
-    """
+    """Return the layers of X and the columns that explain them: of Y, or of X where Y is None."""
+    # If X holds bases, a layer is the product of its basis; ``columns`` is the option of
+    # `in_range`. Warn of a layer of Y with as many independent columns as n rows allow, because it
+    # explains every layer.
     sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
     other = sides.x if sides.same else sides.y
     explaining, left = orthonormal(function, other, sides.bound, progress=progress)
@@ -201,13 +181,10 @@ def explained_sides(
 def _warn_saturated(
     function: str, labels: Sequence[str], bases: Sequence[Columns], consequence: str
 ) -> None:
-    """Warn of bases that span all n - 1 dimensions, and with them every other layer.
-
-    There is no warning for n = 2: every layer has one dimension there, and no truncation helps.
-    """
+    """Warn of bases that span all n - 1 dimensions, and with them every other layer."""
     n = len(bases[0].vectors)
     full = [name for name, basis in zip(labels, bases, strict=True) if basis.kept >= n - 1]
-    if n > 2 and full:
+    if n > 2 and full:  # every layer of 2 rows has one dimension, and no truncation helps
         warn_caller(
             f"{function}: n = {n} rows, and n - 1 independent columns of {', '.join(full)}: "
             f"{consequence}; truncate, or take more rows than columns"
@@ -215,7 +192,6 @@ def _warn_saturated(
 
 
 def _kept(bases: Sequence[Columns]) -> Tensor:
-    """Return the number of components of every layer, float64."""
     kept = [basis.kept for basis in bases]
     return torch.tensor(kept, dtype=torch.float64, device=bases[0].vectors.device)
 

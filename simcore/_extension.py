@@ -23,7 +23,6 @@ def refusal(message: str) -> ImportError:
 
 
 def load_extension() -> None:
-    """Import ``simcore._C``, which registers the operators."""
     folder = Path(__file__).parent
     try:
         wanted = next(text for text in requires("simcore") or () if text.startswith("torch>="))
@@ -62,7 +61,6 @@ def _series(version: str) -> list[int]:
 
 
 def why_pure() -> str:
-    """Return the line that says why operations of torch compute here, and what to do."""
     if HIDDEN:
         why, remedy = "SIMCORE_PURE=1 hides the compiled operators", "unset it"
     else:

@@ -138,7 +138,6 @@ class HsicTerms:
     lowest: float | None = -1.0  # CKA; None where values have no range
 
     def normalised(self) -> Tensor:
-        """Return CKA, and warn of layers that have none."""
         return normalise(self.xy, self.xx, self.yy, self._defined(), self.lowest)
 
     def checked(self) -> Tensor:
@@ -164,13 +163,11 @@ def hsic_terms(sides: Sides, options: HsicOptions, *, scaled: bool) -> HsicTerms
 
 
 def _terms_of_layers(sides: Sides, options: HsicOptions, scaled: bool) -> Terms:
-    """Return terms of layers, scaled by powers of two where CKA allows and float64 needs it.
-
-    For the RBF kernel, layers whose distances float32 loses are copied to float64 before. For
-    scaling, the layers are inspected only if a self-HSIC left the range of float64. Terms of a
-    device are returned on the host: to read all of them once takes less time than the many small
-    operations that make a grid of them take on the device.
-    """
+    """Return terms of layers, scaled by powers of two where CKA allows and float64 needs it."""
+    # For the RBF kernel, layers whose distances float32 loses are copied to float64 before. For
+    # scaling, the layers are inspected only if a self-HSIC left the range of float64. Terms of a
+    # device are returned on the host: to read all of them once takes less time than the many small
+    # operations that make a grid of them take on the device.
     if is_traced(sides.x.layers[0]) or not (scaled or options.kernel == "rbf"):
         return options.terms(sides.x.layers, sides.y.layers, sides.max_memory)
     layers, count, max_memory = sides.layers, len(sides.x), sides.max_memory
@@ -298,16 +295,14 @@ def normalise(
     defined: tuple[Tensor, Tensor] | None = None,
     lowest: float | None = -1.0,
 ) -> Tensor:
-    """Return CKA ``[..., Lx, Ly]`` from HSIC; ``nan`` where a self-HSIC is not ``defined``.
-
-    By default a self-HSIC is defined if it is positive and finite. Values lie between ``lowest``
-    and 1 but for rounding, which is taken away; None stands for values without a range.
-
-    HSIC grows with the fourth power of the features, so that ``xx * yy`` leaves the range of
-    float64 for features of size 1e-40 or 1e40. Powers of two are therefore divided out first. This
-    is exact: a layer's similarity to itself stays exactly 1, which a product of two square roots
-    would not give.
-    """
+    """Return CKA ``[..., Lx, Ly]`` from HSIC; ``nan`` where a self-HSIC is not ``defined``."""
+    # By default a self-HSIC is defined if it is positive and finite. Values lie between ``lowest``
+    # and 1 but for rounding, which is taken away; None stands for values without a range.
+    #
+    # HSIC grows with the fourth power of the features, so that ``xx * yy`` leaves the range of
+    # float64 for features of size 1e-40 or 1e40. Powers of two are therefore divided out first.
+    # This is exact: a layer's similarity to itself stays exactly 1, which a product of two square
+    # roots would not give.
     defined_x, defined_y = (_defined(xx), _defined(yy)) if defined is None else defined
     defined = defined_x[..., :, None] & defined_y[..., None, :]
     # Ones and zeros replace undefined values until the end: the gradients of all other layers would
@@ -324,7 +319,6 @@ def normalise(
 def check_representable(
     result: Tensor, xx: Tensor, yy: Tensor, names: tuple[str, str] = ("X", "Y")
 ) -> None:
-    """Raise a ValueError that names the first layer with an infinite or undefined self-HSIC."""
     if is_traced(result) or bool(torch.isfinite(result.detach()).all()):
         return
     for name, values in zip(names, (xx, yy), strict=True):
@@ -340,11 +334,9 @@ def _defined(self_hsic: Tensor) -> Tensor:
 
 
 def _inverse_root_scale(values: Tensor) -> Tensor:
-    """Return the power of two nearest to ``1 / sqrt(values)``, for positive values.
-
-    The exponent bits of float64 give it exactly. `torch.frexp` is not used: torch.compile of torch
-    2.13 turns its int32 exponents into AVX-512 code that does not compile.
-    """
+    """Return the power of two nearest to ``1 / sqrt(values)``, for positive values."""
+    # The exponent bits of float64 give it exactly. `torch.frexp` is not used: torch.compile of
+    # torch 2.13 turns its int32 exponents into AVX-512 code that does not compile.
     exponent = (values.detach().view(torch.int64) >> 52) - 1022
     return ((1023 - (exponent >> 1)) << 52).view(torch.float64)
 
@@ -361,11 +353,9 @@ def _both_masks(outputs: list[Tensor], *_: Any) -> tuple[Tensor, Tensor]:
 def defined_layers(
     name: str, xx: Tensor, yy: Tensor, same: bool, kernel: str = "linear"
 ) -> tuple[Tensor, Tensor]:
-    """Return which layers of X and of Y have a self-HSIC to divide by; warn once of each other.
-
-    ``xx`` [Lx] and ``yy`` [Ly] are the self-HSICs, which an RBF kernel leaves nan where the median
-    distance is 0. ``same`` says whether the layers of Y are the layers of X.
-    """
+    """Return which layers of X and of Y have a self-HSIC to divide by; warn once of each other."""
+    # ``xx`` [Lx] and ``yy`` [Ly] are the self-HSICs, which an RBF kernel leaves nan where the
+    # median distance is 0. ``same`` says whether the layers of Y are the layers of X.
     x, y = _defined(xx), _defined(yy)
     none_x, none_y = ~x, ~y
     if kernel == "rbf":

@@ -11,10 +11,10 @@ from torch import Tensor
 
 from simcore._grid.accuracy import warn_tied_neighbours
 from simcore._grid.inputs import on_host
-from simcore._grid.neighbours import Neighbours, check_neighbours, settled
+from simcore._grid.neighbours import Neighbours
 from simcore._grid.scale import near_one
 from simcore._grid.side import Side, Sides
-from simcore._ops.tied_rows import nearest_with_ties
+from simcore._ops.neighbours import nearest_with_ties
 
 LEAST_PRODUCT = 1e-60  # as in `scale.SQUARED_TWICE`
 ENTRY_BYTES = 12  # of a list: the number of a row, and a value
@@ -22,12 +22,10 @@ ENTRY_BYTES = 12  # of a list: the number of a row, and a value
 
 @dataclass(frozen=True)
 class Lists:
-    """The neighbours of the layers of a side: ``[L, n, k]``, ``[L, n, k]`` and ``[L, n]``.
+    """The neighbours of the layers of a side: ``[L, n, k]``, ``[L, n, k]`` and ``[L, n]``."""
 
-    `Neighbours` describes the tensors. A side without layers has tensors without entries.
-    ``ties`` ``[L]`` are the shares of rows with ties, None for neighbours that the caller gave.
-    """
-
+    # `Neighbours` describes the tensors. A side without layers has tensors without entries.
+    # ``ties`` ``[L]`` are the shares of rows with ties, None for neighbours that the caller gave.
     index: Tensor
     values: Tensor
     squares: Tensor
@@ -39,6 +37,14 @@ class Lists:
         return self.index[:, 0, 0] < 0
 
 
+def check_neighbours(layer: Tensor, name: str, k: int) -> None:
+    if k >= len(layer):
+        raise ValueError(
+            f"k: wanted at most n - 1 = {len(layer) - 1} neighbours, as {name} has n = "
+            f"{len(layer)} rows, got {k}"
+        )
+
+
 def find(
     side: Side,
     k: int,
@@ -48,12 +54,10 @@ def find(
     with_values: bool = True,
     inside: bool = False,
 ) -> tuple[Lists, int]:
-    """Return the neighbours of a side's layers, and the bytes of ``bound`` that the lists leave.
-
-    With ``any_unit``, the values of a float64 layer may be in units of a power of two.
-    ``with_values=False`` leaves them and the squares out if the layers come without neighbours.
-    ``inside`` counts ties within the lists too.
-    """
+    """Return the neighbours of a side's layers, and the bytes of ``bound`` that the lists leave."""
+    # With ``any_unit``, the values of a float64 layer may be in units of a power of two.
+    # ``with_values=False`` leaves them and the squares out if the layers come without neighbours.
+    # ``inside`` counts ties within the lists too.
     layers = side.layers
     check_neighbours(layers[0], f"{side.name}[0]", k)
     rows = len(layers) * len(layers[0])
@@ -110,6 +114,24 @@ def given_neighbours(sides: Sides) -> Iterator[tuple[str, Neighbours]]:
             yield f"{side.name}[{i}]", one
 
 
+def settled(sides: Sides, k: int | None, metric: str | None) -> tuple[int, str]:
+    """Return k and the metric of the given neighbours; without any, the caller's, or defaults."""
+    named = list(given_neighbours(sides))
+    if not named:
+        return 10 if k is None else k, metric or "cosine"
+    first, one = named[0]
+    for option, asked, own in (("k", k, one.k), ("metric", metric, one.metric)):
+        if asked not in (None, own):
+            raise ValueError(f"{option}: wanted {own!r} as in {first}, got {asked!r}")
+    for name, other in named:
+        if (other.k, other.metric) != (one.k, one.metric):
+            raise ValueError(
+                f"{name}: wanted neighbours of k = {one.k} and metric {one.metric!r} like the "
+                f"others, got k = {other.k} and metric {other.metric!r}"
+            )
+    return one.k, one.metric
+
+
 def lists_of_both(
     sides: Sides,
     k: int | None,
@@ -119,7 +141,7 @@ def lists_of_both(
     inside: bool = False,
 ) -> tuple[Lists, Lists, int]:
     """Return the neighbours of both sides, and the bytes that are left."""
-    k, metric = settled(list(given_neighbours(sides)), k, metric)
+    k, metric = settled(sides, k, metric)
     x, left = find(sides.x, k, metric, sides.bound, any_unit, with_values, inside)
     if sides.same:
         none = Lists(x.index[:0, :0, :0], x.values[:0, :0, :0], x.squares[:0])

@@ -19,7 +19,6 @@ _EXTRA = re.compile(r"extra\s*==\s*['\"]([\w-]+)['\"]")
 
 
 def import_optional(module: str, wanted_by: str) -> ModuleType:
-    """Import a package that belongs to an extra of simcore."""
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
@@ -36,11 +35,9 @@ def import_optional(module: str, wanted_by: str) -> ModuleType:
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs the packages of an extra, and leaves torch as it is.
-
-    torch is named with its version because packages of an extra may ask for another one, as
-    torchvision does, in place of the one that is installed.
-    """
+    """Return the command that installs the packages of an extra, and leaves torch as it is."""
+    # torch is named with its version because packages of an extra may ask for another one, as
+    # torchvision does, in place of the one that is installed.
     torch_that_is_here = f"torch=={torch.__version__.partition('+')[0]}"
     return shlex.join(["pip", "install", torch_that_is_here, *_extras()[extra].values()])
 
@@ -56,7 +53,6 @@ def missing_from_lab(error: ImportError, wanted_by: str) -> str | None:
 
 
 def belongs_to(module: str, extra: str) -> bool:
-    """Say whether an extra lists the package of a module."""
     return distribution_of(module) in _extras()[extra]
 
 

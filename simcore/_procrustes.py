@@ -12,25 +12,21 @@ from simcore._grid.accuracy import ROTATED_APART, pairs_again
 from simcore._grid.basis import Basis, largest, scores
 from simcore._grid.progress import progress_bar
 from simcore._grid.scale import in_range
-from simcore._grid.side import LayersOrBases, Side, Sides, read_sides
+from simcore._grid.side import Side, Sides
 from simcore._ops.spectral import nuclear_norms
 from simcore.basis import decompose
 
 
 @dataclass(frozen=True)
 class RotatedSides:
-    """Layers of at most n columns, each equal to the given layer up to a rotation and a scale.
-
-    ``unit_x`` and ``unit_y`` are the lengths, in the given layers, of a length of 1 in these.
-    ``workspace`` is the number of bytes that the layers leave.
-    """
+    """Layers of at most n columns, each equal to the given layer up to a rotation and a scale."""
 
     sides: Sides
     x: list[Tensor]
     y: list[Tensor]
-    unit_x: Tensor
+    unit_x: Tensor  # the lengths, in the given layers, of a length of 1 in these
     unit_y: Tensor
-    workspace: int
+    workspace: int  # bytes that the layers leave
 
     def again(
         self,
@@ -50,20 +46,10 @@ class RotatedSides:
         return pairs_again(function, sides, grid, doubtful, exact, symmetric=True)
 
 
-def rotated_sides(
-    x: LayersOrBases, y: LayersOrBases | None, *, max_memory: int | None, progress: bool
-) -> RotatedSides:
-    """Return layers of at most n columns, each equal to the given layer up to a rotation.
-
-    A layer wider than n, and a basis, becomes ``vectors diag(s) / max(s)``: its products with other
-    layers have the same singular values, up to the scale.
-    """
-    sides = read_sides(x, y, "a basis", max_memory=max_memory, with_bases=True)
-    return rotate(sides, progress=progress)
-
-
 def rotate(sides: Sides, *, progress: bool) -> RotatedSides:
-    """Return `rotated_sides` of sides that were read before, without a graph of derivatives."""
+    """Return layers of at most n columns, each equal to the given layer up to a rotation."""
+    # A layer wider than n, and a basis, becomes ``vectors diag(s) / max(s)``: its products with
+    # other layers have the same singular values, up to the scale.
     left = sides.bound
     of_x, units_x, left = _rotated(sides.x, left, progress)
     of_y, units_y, left = _rotated(sides.y, left, progress)

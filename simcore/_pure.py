@@ -15,12 +15,10 @@ _BESIDE_VERSION_1 = ("unified", *_VERSION_2[1:])
 
 
 def build_info() -> dict[str, str]:
-    """See simcore.build_info."""
     return {"version": version("simcore"), "compiler": "", "flags": "", "cpu_isa": "torch"}
 
 
 def free_memory(root: str = "/") -> int:
-    """See simcore.free_memory; csrc/cpu/base/memory.cpp says how control groups are read."""
     free = _entry(Path(root, "proc/meminfo"), "MemAvailable:")
     if free is not None:
         free *= 1024

@@ -305,7 +305,6 @@ def _monotone(values: np.ndarray) -> list[int]:
 
 
 def _place(name: str | int, names: Sequence[str], side: str) -> int:
-    """Return the place of a layer that is given by its name or its place."""
     if isinstance(name, str):
         if name not in names:
             meant = did_you_mean(name, names)
@@ -317,10 +316,7 @@ def _place(name: str | int, names: Sequence[str], side: str) -> int:
 
 
 def _short(names: Sequence[str]) -> list[str]:
-    """Return names without the parts that all begin with, as long as no label begins with a number.
-
-    Names that are longer than `LABEL` lose their beginning if they stay distinguishable.
-    """
+    """Return names without the parts that all begin with; no label begins with a number then."""
     parts = [name.split(".") for name in names]
     shared = 0
     while all(len(part) > shared + 1 and part[shared] == parts[0][shared] for part in parts):

@@ -35,11 +35,9 @@ VECTORS = STEPS + 8  # vectors of a pair that are held, products and copies incl
 def spectral_differences(
     scaled: InRange, count: int, bound: int, report: Callable[[float], None]
 ) -> tuple[Tensor, Tensor]:
-    """Return ``||D_x - D_y||_2`` of layers [0, count) with the others; with themselves if all.
-
-    The second value is the larger of float32's errors of D_x and D_y, as norms, of all pairs. At
-    most ``bound`` bytes are allocated.
-    """
+    """Return ``||D_x - D_y||_2`` of layers [0, count) with the others; with themselves if all."""
+    # The second value is the larger of float32's errors of D_x and D_y, as norms, of all pairs. At
+    # most ``bound`` bytes are allocated.
     layers, n = scaled.layers, len(scaled.layers[0])
     same = count == len(layers)
     dtype = torch.float64 if any(t.dtype == torch.float64 for t in layers) else torch.float32
@@ -80,10 +78,8 @@ def spectral_differences(
 
 
 def _sizes(layer: Tensor) -> Tensor:
-    """Return the logarithm of a layer's unit, and float32's error of its distances in it, ``[2]``.
-
-    The error is the norm of all.
-    """
+    """Return the logarithm of a layer's unit, and float32's error of distances in it, ``[2]``."""
+    # The error is the norm of all.
     features, power = centred_columns(layer)
     error, *_ = distance_rounding(features, features.square().sum(1))
     return torch.stack([power.log2(), len(layer) * error])

@@ -30,11 +30,9 @@ def truncated(
     standardize: bool = False,
     progress: bool = False,
 ) -> tuple[list[Columns], int]:
-    """Return the leading components of the side's layers, and the bytes that they leave.
-
-    Bases that the side holds are truncated. float64 layers, small layers, and layers whose leading
-    components `leading_eigenvectors` does not prove are decomposed.
-    """
+    """Return the leading components of the side's layers, and the bytes that they leave."""
+    # Bases that the side holds are truncated. float64 layers, small layers, and layers whose
+    # leading components `leading_eigenvectors` does not prove are decomposed.
     found: dict[int, Factored] = {}
     if side.bases is None and any(map(_is_for_lanczos, side.layers, cuts)):
         with progress_bar(f"components of {side.name}", progress) as report:
@@ -140,7 +138,6 @@ def _may_keep_few(layer: Tensor, wanted: Wanted, standardize: bool) -> bool:
 
 
 def _gram(x: Tensor) -> Tensor:
-    """Return ``x x'``; blocks above the diagonal are copies."""
     m = len(x)
     gram = x.new_empty(m, m)
     height = -(-m // GRAM_BLOCKS)

@@ -21,8 +21,7 @@ from simcore._ops.hsic import hsic_terms
 from simcore._ops.nuclear_gradients import procrustes_gradients
 from simcore._ops.spectral import nuclear_norms
 from simcore._procrustes import holds_no_basis, procrustes_form
-from simcore._top import TopK, check_top_k, top_canonical
-from simcore._weights import weighted_grid
+from simcore._top import TopK, check_top_k, top_canonical, weighted_grid
 
 Reduction = Literal["mean", "r2"]
 Form = Literal["similarity", "distance", "angular", "size-and-shape"]

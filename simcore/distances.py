@@ -18,8 +18,7 @@ from simcore._grid.accuracy import (
 )
 from simcore._grid.derivative import root
 from simcore._grid.finish import as_given
-from simcore._grid.inputs import Array, Layers, check_finite
-from simcore._grid.memory import memory_bound
+from simcore._grid.inputs import Array, Layers
 from simcore._grid.one_operator import always, one_operator
 from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
@@ -38,11 +37,7 @@ Norm = Literal["frobenius", "spectral"]
 
 @one_operator(derivative=always)
 def distance_correlation_grid(
-    X: Layers,
-    Y: Layers | None = None,
-    *,
-    max_memory: int | None = None,
-    progress: bool = False,
+    X: Layers, Y: Layers | None = None, *, max_memory: int | None = None, progress: bool = False
 ) -> Array:
     """Compute the distance correlation of all layer pairs.
 
@@ -95,41 +90,26 @@ def distance_correlation_grid(
     sides = read_sides(X, Y, "distances", max_memory=max_memory, differentiable=True)
     scaled = _wide_where_lost(sides, in_range(sides.layers))
     with progress_bar("distance_correlation_grid", progress):
-        if _are_univariate(sides, scaled):
-            xy, xx, yy = _univariate_terms(sides, scaled)
-        else:
-            xy, xx, yy = _distance_terms(sides, scaled, "biased")
+        xy, xx, yy = _biased_terms(sides, scaled)
     # The covariance of distances is not negative; rounding may make it so.
     values = root(normalise(xy.clamp(min=0), xx, yy).clamp(max=1))
     return sides.finish(values, "distance_correlation_grid", xx <= 0, yy <= 0)
 
 
-def _are_univariate(sides: Sides, scaled: InRange) -> bool:
-    """Return whether all layers have one column, and no graph of derivatives or small memory."""
-    layers = scaled.layers
+def _biased_terms(sides: Sides, scaled: InRange) -> Terms:
+    """Return the terms of layers of one column in n log n operations, where nothing forbids it."""
+    layers, room = scaled.layers, max(sides.bound - scaled.nbytes, 1)
     follows = torch.is_grad_enabled() and any(layer.requires_grad for layer in layers)
     one = all(layer.shape[1] == 1 for layer in layers) and sides.device.type == "cpu"
-    return one and not follows and univariate_bytes(sides.n, len(layers)) <= _room(sides, scaled)
-
-
-def _room(sides: Sides, scaled: InRange) -> int:
-    return memory_bound(scaled.workspace(sides.max_memory), sides.x.layers[0])
-
-
-def _univariate_terms(sides: Sides, scaled: InRange) -> Terms:
-    """Return `_distance_terms` of layers of one column."""
-    count = len(sides.x)
-    x, y = scaled.layers[:count], scaled.layers[count:]
-    check_finite(x, sides.x.name)
-    check_finite(y, sides.y.name)
-    return univariate_terms(x, y, _room(sides, scaled))
+    if not one or follows or univariate_bytes(sides.n, len(layers)) > room:
+        return _distance_terms(sides, scaled, "biased")
+    sides.check_finite()
+    return univariate_terms(layers[: len(sides.x)], layers[len(sides.x) :], room)
 
 
 def _wide_where_lost(sides: Sides, scaled: InRange) -> InRange:
-    """Return the layers, one as float64 where float32 loses distances: all sums then are.
-
-    A gradient may be a small difference of terms that are divided by these sums.
-    """
+    """Return the layers, one as float64 where float32 loses distances: all sums then are."""
+    # A gradient may be a small difference of terms that are divided by these sums.
     if sides.device.type != "cpu" or not _in_float32(sides):
         return scaled
     layers = list(scaled.layers)
@@ -211,13 +191,12 @@ def rsm_difference_grid(
     array([[2.]])
     """
     check_choice(norm, "norm", Norm)
-    sides = read_sides(X, Y, "distances", max_memory=max_memory)
-    if norm == "spectral":
-        sides.check_finite()
+    of_spectra = norm == "spectral"
+    sides = read_sides(X, Y, "distances", max_memory=max_memory, finite=of_spectra)
     scaled = in_range(sides.layers)
     name = "rsm_difference_grid"
     with progress_bar(name, progress) as report:
-        if norm == "spectral":
+        if of_spectra:
             bound = scaled.workspace(sides.bound)
             with full_float32():
                 grid, errors = spectral_differences(scaled, len(sides.x), bound, report)
@@ -266,6 +245,5 @@ def _in_float32(sides: Sides) -> bool:
 
 
 def _exact_spectral(x: list[Tensor], y: list[Tensor], bound: int) -> Tensor:
-    """Return `spectral_differences` of float64 layers."""
     scaled = in_range([*x, *y])
     return spectral_differences(scaled, len(x), bound, lambda _: None)[0]

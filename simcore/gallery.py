@@ -13,11 +13,12 @@ from torch import Tensor
 from simcore._grid.accuracy import warn_tied_neighbours
 from simcore._grid.finish import as_given, warn_undefined
 from simcore._grid.inputs import Array, Layers
-from simcore._grid.neighbours import Metric, check_neighbours
+from simcore._grid.neighbours import Metric
 from simcore._grid.one_operator import REBUILT, one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import read_sides
+from simcore._neighbour_lists import check_neighbours
 from simcore._ops.composed import full_float32
 from simcore._ops.nearest_composed import nearest_of_first
 from simcore.knn import NO_VARIANCE

@@ -13,13 +13,13 @@ from simcore._grid.accuracy import warn_tied_neighbours
 from simcore._grid.finish import as_given, masked, warn_caller
 from simcore._grid.inputs import Array, Layers
 from simcore._grid.memory import require_memory
-from simcore._grid.neighbours import check_neighbours
 from simcore._grid.one_operator import Estimate, as_estimate, empty_estimate, one_operator
 from simcore._grid.options import check_count
 from simcore._grid.progress import progress_bar
 from simcore._grid.side import Side, Sides, read_sides
+from simcore._neighbour_lists import check_neighbours
 from simcore._ops.eigh import eigh
-from simcore._ops.tied_rows import nearest_with_ties
+from simcore._ops.neighbours import nearest_with_ties
 
 NEIGHBOURS = 5
 TEMPERATURES = np.logspace(-1, 1, 256)
@@ -276,12 +276,11 @@ def _probes(n: int, probes: int, seed: int) -> Iterator[Tensor]:
 
 
 class _Laplacian:
-    """The normalised Laplacian of a symmetrised graph, as a function of vectors ``[n, count]``.
+    """The normalised Laplacian of a symmetrised graph, as a function of vectors ``[n, count]``."""
 
-    The graph joins two rows if one of them is a neighbour of the other: with A the directed graph,
-    it is ``A + A'`` less the edges that are in both. Nothing waits for the device, and no sum
-    depends on the order of its threads.
-    """
+    # The graph joins two rows if one of them is a neighbour of the other: with A the directed
+    # graph, it is ``A + A'`` less the edges that are in both. Nothing waits for the device, and no
+    # sum depends on the order of its threads.
 
     def __init__(self, index: Tensor) -> None:
         self.index = index.long().clamp(min=0)  # -1: no neighbours

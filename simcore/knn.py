@@ -17,11 +17,7 @@ from simcore._grid.progress import progress_bar
 from simcore._grid.side import LayersOrNeighbours, Sides, read_sides
 from simcore._hsic import Estimator, HsicTerms
 from simcore._neighbour_lists import find, given_neighbours, lists_of_both, warn_tied
-from simcore._ops.neighbours import (
-    cknna_terms,
-    list_similarity,
-    second_order_similarity,
-)
+from simcore._ops.neighbours import cknna_terms, list_similarity, second_order_similarity
 
 Measure = Literal["mutual", "jaccard", "rank", "second-order"]
 NO_VARIANCE = "no variance between the rows, or between their directions for metric 'cosine'"

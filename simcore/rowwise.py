@@ -84,12 +84,12 @@ def cosine_grid(
     True
     """
     check_choice(form, "form", Form)
-    given = read_sides(X, Y, "cosines", least_rows=1, max_memory=max_memory, differentiable=True)
-    sides = given.detached()
+    sides = read_sides(X, Y, "cosines", least_rows=1, max_memory=max_memory, differentiable=True)
     _check_widths(sides, "columns")
-    sums, counts, left = _compared(sides, MEASURES[form], "cosine_grid", progress)
+    with torch.no_grad():
+        sums, counts, left = _compared(sides, MEASURES[form], "cosine_grid", progress)
     gradients = functools.partial(_gradients, sides.max_memory, len(sides.x), form, counts)
-    (grid,) = with_gradients("cosine_grid", (sums / counts,), given.layers, gradients)
+    (grid,) = with_gradients("cosine_grid", (sums / counts,), sides.layers, gradients)
     labels, empty = sides.labels, left == sides.n
     zeros = left[: len(labels)]
     warn_left_out("cosine_grid", "rows of zeros", labels, zeros, [sides.n] * len(labels))
@@ -114,7 +114,6 @@ def _compared(
 
 
 def _check_widths(sides: Sides, what: str) -> None:
-    """Raise a ValueError that names two layers of different widths, if there are such layers."""
     wanted = sides.x.layers[0].shape[1]
     for side in (sides.x, sides.y):
         for i, layer in enumerate(side.layers):
@@ -134,11 +133,9 @@ def _gradients(
     grads: Sequence[Tensor],
     wanted: Sequence[bool],
 ) -> list[Tensor]:
-    """Return the gradients by all layers, given those by the grid.
-
-    The cosine c of two rows has the derivative ``(y - c x) / |x|``, with x and y at length 1. An
-    angle has ``-1 / (pi sin)`` times as much, and 0 where the sine is rounding.
-    """
+    """Return the gradients by all layers, given those by the grid."""
+    # The cosine c of two rows has the derivative ``(y - c x) / |x|``, with x and y at length 1. An
+    # angle has ``-1 / (pi sin)`` times as much, and 0 where the sine is rounding.
     x, y = layers[:count_x], layers[count_x:]
     weights = torch.where(counts > 0, grads[0] / counts, 0.0)
     if not y:
@@ -180,11 +177,7 @@ def _moved(
 
 @one_operator()
 def disagreement_grid(
-    X: Layers,
-    Y: Layers | None = None,
-    *,
-    max_memory: int | None = None,
-    progress: bool = False,
+    X: Layers, Y: Layers | None = None, *, max_memory: int | None = None, progress: bool = False
 ) -> Array:
     """Compute the share of examples that two classifiers label differently, of all pairs.
 
@@ -230,11 +223,7 @@ def disagreement_grid(
 
 @one_operator()
 def output_divergence_grid(
-    X: Layers,
-    Y: Layers | None = None,
-    *,
-    max_memory: int | None = None,
-    progress: bool = False,
+    X: Layers, Y: Layers | None = None, *, max_memory: int | None = None, progress: bool = False
 ) -> Array:
     """Compute the mean Jensen-Shannon divergence of two classifiers' probabilities, of all pairs.
 

@@ -9,7 +9,13 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from simcore._column_spaces import column_spaces, compute_dtype, overlaps
+from simcore._column_spaces import (
+    centred_columns,
+    column_spaces,
+    compute_dtype,
+    overlaps,
+    whitening_bytes,
+)
 from simcore._decomposed import decomposed_sides
 from simcore._grid.accuracy import OF_WHITENED, TOLERANCE, differences_lost, places_again, within
 from simcore._grid.basis import Basis, Columns, columns_of
@@ -22,8 +28,7 @@ from simcore._grid.progress import progress_bar
 from simcore._grid.rank import UNIT32
 from simcore._grid.side import LayersOrBases, Side, read_sides
 from simcore._ops.hsic import hsic_terms
-from simcore._procrustes import RotatedSides, rotated_sides
-from simcore._whitened import centred_columns, whitening_bytes
+from simcore._procrustes import RotatedSides, rotate
 from simcore.basis import decompose
 
 
@@ -101,8 +106,9 @@ def gulp_grid(
     ridge = check_ridge(ridge)
     if ridge == 0:
         return _gulp_of_bases(X, Y, max_memory, progress)
-    rotated = rotated_sides(X, Y, max_memory=max_memory, progress=progress)
-    sides, layers = rotated.sides, rotated.x + rotated.y
+    sides = read_sides(X, Y, "a basis", max_memory=max_memory, with_bases=True)
+    rotated = rotate(sides, progress=progress)
+    layers = rotated.x + rotated.y
     held = sum(layer.nbytes for layer in layers)
     largest = max(whitening_bytes(*layer.shape) for layer in layers)
     require_memory(2 * held + largest, rotated.workspace, "whitened copies of the layers")
@@ -165,10 +171,8 @@ def _unshared(x: Sequence[Columns], y: Sequence[Columns], workspace: int) -> Ten
 
 
 def _whitened_layers(layers: list[Tensor], ridge: float, bound: int) -> tuple[list[Tensor], Tensor]:
-    """Return ``X (S + ridge)^(-1/2) / sqrt(n)`` of all layers, each up to a rotation.
-
-    The second value is ``||Xc||_F^2``, ``[L]``.
-    """
+    """Return ``X (S + ridge)^(-1/2) / sqrt(n)`` of all layers, each up to a rotation."""
+    # The second value is ``||Xc||_F^2``, ``[L]``.
     rows, variances, failures = zip(*[_whitened(layer, ridge) for layer in layers], strict=True)
     whitened = list(rows)
     # One synchronisation with the device for all layers.
@@ -195,11 +199,7 @@ def _whitened(layer: Tensor, ridge: float) -> tuple[Tensor, Tensor, Tensor]:
 
 @one_operator()
 def eigenspace_overlap_grid(
-    X: Layers,
-    Y: Layers | None = None,
-    *,
-    max_memory: int | None = None,
-    progress: bool = False,
+    X: Layers, Y: Layers | None = None, *, max_memory: int | None = None, progress: bool = False
 ) -> Array:
     """Compute how far the columns of two layers span the same space, of all layer pairs.
 
@@ -253,8 +253,7 @@ def eigenspace_overlap_grid(
     >>> bool((0.5 - eigenspace_overlap_grid([x], [x[:, :4]])).abs() < 1e-5)
     True
     """
-    sides = read_sides(X, Y, "a basis", max_memory=max_memory)
-    sides.check_finite()
+    sides = read_sides(X, Y, "a basis", max_memory=max_memory, finite=True)
     with progress_bar("eigenspace_overlap_grid", progress) as report:
         layers = Side("X", sides.layers, labels=sides.labels)
         spaces, left = column_spaces("eigenspace_overlap_grid", layers, sides.bound, report)

@@ -145,8 +145,7 @@ def _rtd(
 ) -> Estimate:
     for count, name, least in ((rows, "rows", 3), (draws, "draws", 1), (seed, "seed", 0)):
         check_count(count, name, least)
-    sides = read_sides(X, Y, "topology", least_rows=3, max_memory=max_memory)
-    sides.check_finite()
+    sides = read_sides(X, Y, "topology", least_rows=3, max_memory=max_memory, finite=True)
     bars = _bars(function)
     rows = min(rows, sides.n)
     workers = _workers(sides, rows)

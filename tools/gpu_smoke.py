@@ -16,7 +16,7 @@ from torch import Tensor
 
 from simcore import build_info, cka_grid
 from simcore._kernels import choice, self_check
-from simcore._kernels.cases import OF_FAMILY
+from simcore._kernels.self_check import OF_FAMILY
 from simcore._ops.coupling import affine_coupling
 from simcore._ops.hsic import gram_terms
 

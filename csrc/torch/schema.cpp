@@ -126,7 +126,7 @@ const simcore::Library operators(nullptr, [](const simcore::Library& m) {
   m.def("best_assignments(Tensor gains, Tensor rows, Tensor columns) -> Tensor partner");
 
   // ---- rsa. Twins: rsa.py. On CUDA: none.
-  // On CUDA devices both are composed of torch's operations in simcore/_ops/rsa_composed.py.
+  // On CUDA devices both are composed of torch's operations in simcore/_ops/rsa.py.
 
   // Rows of x centred, of unit length, less their mean row: rows [n, p] in dtype (float32 or
   // float64); halves [n] half their squared lengths, nan for a constant row, whose entries are 0;

@@ -137,13 +137,11 @@ def places_again(
     *,
     symmetric: bool = False,
 ) -> Tensor:
-    """Return the grid ``[Lx, Ly, ...]`` with the ``doubtful`` pairs ``[Lx, Ly]`` computed again.
-
-    ``compute(rows, columns)`` returns a part of the grid from float64 copies of its layers. Pairs
-    of two float64 layers stay as they are, and so do a layer and itself. Where the copies of all
-    affected layers do not fit into a quarter of ``sides.bound``, one row of the grid is computed at
-    a time. With ``symmetric``, a pair of layers of X has one value in both of its places.
-    """
+    """Return the grid ``[Lx, Ly, ...]`` with the ``doubtful`` pairs ``[Lx, Ly]`` computed again."""
+    # ``compute(rows, columns)`` returns a part of the grid from float64 copies of its layers. Pairs
+    # of two float64 layers stay as they are, and so do a layer and itself. Where the copies of all
+    # affected layers do not fit into a quarter of ``sides.bound``, one row of the grid is computed
+    # at a time. With ``symmetric``, a pair of layers of X has one value in both of its places.
     x, y = sides.x.layers, sides.y.layers or sides.x.layers
     of_x, of_y = (
         torch.tensor([layer.dtype != torch.float64 for layer in side], device=doubtful.device)
@@ -192,33 +190,27 @@ def rows_are_hidden(squares: Tensor) -> Tensor:
 
 
 def distance_errors(squares: Tensor, lengths: Tensor) -> Tensor:
-    """Return float32's error of distances that are formed from lengths and products of rows.
-
-    ``squares`` are the squared distances, ``lengths`` the sums of the squared lengths of both rows.
-    Equal rows are exactly 0 apart.
-    """
+    """Return float32's error of distances that are formed from lengths and products of rows."""
+    # ``squares`` are the squared distances, ``lengths`` the sums of the squared lengths of both
+    # rows. Equal rows are exactly 0 apart.
     errors = (squares + UNIT32 * lengths).sqrt() - squares.sqrt()
     return torch.where(squares > 0, errors, 0.0)
 
 
 def ranks_are_lost(variances: Tensor, count: int, equal: Tensor | float = 0.0) -> Tensor:
-    """Return which ranks of ``count`` numbers, in units of it, do not give correlations.
-
-    ``variances`` are theirs. ``equal`` is the sum of t^3 - t over the groups of t numbers that are
-    exactly equal, over the cube of the count.
-    """
+    """Return which ranks of ``count`` numbers, in units of it, do not give correlations."""
+    # ``variances`` are theirs. ``equal`` is the sum of t^3 - t over the groups of t numbers that
+    # are exactly equal, over the cube of the count.
     shared = 1 - 1 / count**2 - 12 * variances - equal
     # Above 0, numbers share a rank that are not known to be equal; below it, equal ones have two.
     return (variances > 0) & (shared.abs() > TOLERANCE**2 * 12 * variances)
 
 
 def _pairs_of_places(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return pairs of n places ``[2, pairs]``, and the share of all pairs that each stands for.
-
-    Equally many are 1 place apart, 2 to 3 places, 4 to 7 and so on. They are the same ones on every
-    call: multiples of two numbers, less their whole part, are spread evenly, and no generator's
-    draws have to go to the device.
-    """
+    """Return pairs of n places ``[2, pairs]``, and the share of all pairs that each stands for."""
+    # Equally many are 1 place apart, 2 to 3 places, 4 to 7 and so on. They are the same ones on
+    # every call: multiples of two numbers, less their whole part, are spread evenly, and no
+    # generator's draws have to go to the device.
     octaves = (n - 1).bit_length()
     least = 2 ** torch.arange(octaves, dtype=torch.float64, device=device)[:, None]
     width = (2 * least).clamp(max=n) - least
@@ -231,14 +223,12 @@ def _pairs_of_places(n: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def distance_rounding(layer: Tensor, squares: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the root mean squares of float32's errors of distances and of centred distances.
-
-    The third value is the share of the pairs of rows that are equal.
-
-    ``squares`` are the squared lengths of the centred rows. Rows near each other have nearly one
-    length, and few pairs of all rows are near where there are many classes. So pairs are drawn by
-    how many rows stand between them in the order of lengths.
-    """
+    """Return the root mean squares of float32's errors of distances and of centred distances."""
+    # The third value is the share of the pairs of rows that are equal.
+    #
+    # ``squares`` are the squared lengths of the centred rows. Rows near each other have nearly one
+    # length, and few pairs of all rows are near where there are many classes. So pairs are drawn by
+    # how many rows stand between them in the order of lengths.
     places, shares = _pairs_of_places(len(layer), layer.device)
     pairs = squares.argsort()[places]
     rows = layer[pairs]  # [2, pairs, p]
@@ -285,13 +275,11 @@ def loses_distances(layer: Tensor) -> bool:
 
 
 def rounding_of_distances(layer: Tensor, mean_square: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the error of float32 sums of squared distances, over the sums, in units of rounding.
-
-    It grows with how much of the squared distances is their variance. ``mean_square`` is the mean
-    of all squared distances between rows. Where the sampled ones have another mean, few rows make
-    the sums. The second value is the root mean square of float32's errors of the distances. The
-    rows are the same ones on every call, in an order without a period.
-    """
+    """Return the error of float32 sums of squared distances, over the sums, in units."""
+    # It grows with how much of the squared distances is their variance. ``mean_square`` is the mean
+    # of all squared distances between rows. Where the sampled ones have another mean, few rows make
+    # the sums. The second value is the root mean square of float32's errors of the distances. The
+    # rows are the same ones on every call, in an order without a period.
     order = torch.randperm(len(layer), generator=torch.Generator().manual_seed(0))
     rows = layer[order[: SAMPLED_ROWS + 1].to(layer.device)].double()
     squares = (rows[1:] - rows[:-1]).square().sum(1)
@@ -308,10 +296,8 @@ def rounding_of_distances(layer: Tensor, mean_square: Tensor) -> tuple[Tensor, T
 
 
 def within(values: Tensor, lowest: float, highest: float, error: Tensor | float) -> Tensor:
-    """Return the values, moved to the end of their range where they pass it by at most ``error``.
-
-    A value that is farther out is a fault, and stays to be seen. The derivative is kept.
-    """
+    """Return values, moved to the end of their range where they pass it by at most ``error``."""
+    # A value that is farther out is a fault, and stays to be seen. The derivative is kept.
     inside = values.detach().clamp(lowest, highest)
     beyond = inside - values.detach()
     return values + torch.where(beyond.abs() <= error, beyond, 0.0)
@@ -343,11 +329,10 @@ def _percent(share: float) -> str:
 
 
 def hsic_rounding(hsic: Tensor, whole: Tensor, lengths: Tensor, n: int, method: str) -> Tensor:
-    """Return the bound ``[L]`` on the relative rounding of unbiased self-HSICs, in units.
-
-    ``lengths`` ``[L, 3]`` are those of `row_lengths`: sums of squared lengths d, and of d squared.
-    ``hsic`` is what is left of the self-HSICs ``whole`` after a correction, or ``whole`` itself.
-    """
+    """Return the bound ``[L]`` on the relative rounding of unbiased self-HSICs, in units."""
+    # ``lengths`` ``[L, 3]`` are those of `row_lengths`: sums of squared lengths d, and of d
+    # squared. ``hsic`` is what is left of the self-HSICs ``whole`` after a correction, or ``whole``
+    # itself.
     total, diagonal, _ = lengths.unbind(1)
     scale = n * (n - 3.0)
     # Row i of a Gram matrix of centred rows, without its diagonal, sums to -d_i.
@@ -365,11 +350,9 @@ def hsic_is_lost(rounding: Tensor, unit: float) -> Tensor:
 
 
 def distances_are_lost(longest: float, median: float, bandwidth: float, n: int) -> bool:
-    """Return whether float32 loses the RBF kernel of a layer with this squared row length.
-
-    ``median`` is the median squared distance; where it vanishes, float32 may have lost it. A wide
-    kernel is nearly constant, and a narrow one sees small distances alone: both lose more.
-    """
+    """Return whether float32 loses the RBF kernel of a layer with this squared row length."""
+    # ``median`` is the median squared distance; where it vanishes, float32 may have lost it. A wide
+    # kernel is nearly constant, and a narrow one sees small distances alone: both lose more.
     if bandwidth >= FLOAT64_BANDWIDTH:
         return False
     most = DISTANCE_RATIO * min(bandwidth, 1.0) ** 2
@@ -379,12 +362,10 @@ def distances_are_lost(longest: float, median: float, bandwidth: float, n: int) 
 
 
 def uniformity_error(values: Tensor, lengths: Tensor, n: Tensor) -> Tensor:
-    """Return a bound ``[L]`` on the float32 rounding of ``log mean exp(-2 distance^2)``.
-
-    ``lengths`` ``[L, 3]`` are those of `row_lengths`. The diagonal is exact: the rounding is that
-    of the share that near rows have in the mean. Of rows that are all near each other, each term is
-    1 up to the rounding of 1.
-    """
+    """Return a bound ``[L]`` on the float32 rounding of ``log mean exp(-2 distance^2)``."""
+    # ``lengths`` ``[L, 3]`` are those of `row_lengths`. The diagonal is exact: the rounding is that
+    # of the share that near rows have in the mean. Of rows that are all near each other, each term
+    # is 1 up to the rounding of 1.
     share = 1 - 1 / (n * values.exp())
     share = torch.where((share > 256 * UNIT64) & (lengths[:, 0] > 0), share, 0.0)
     error = UNIT32 * (16 * lengths[:, 0] / n + 0.5) * share

@@ -153,11 +153,7 @@ class Basis:
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return the tensors by name, for safetensors or `torch.save`, without an exponent of 0."""
-        state = {
-            "vectors": self.vectors,
-            "components": self.components,
-            "spectrum": self.spectrum,
-        }
+        state = {"vectors": self.vectors, "components": self.components, "spectrum": self.spectrum}
         return {**state, "exponent": torch.tensor(self.exponent)} if self.exponent else state
 
     @classmethod
@@ -191,12 +187,10 @@ class Basis:
 
 @dataclass(frozen=True)
 class Factored:
-    """Orthonormal columns of a layer, and what makes the centred layer of them, float32.
+    """Orthonormal columns of a layer, and what makes the centred layer of them, float32."""
 
-    It serves where a `Basis` does whose spectrum is not asked for: the centred layer, or its
-    leading components, is ``vectors @ coordinates`` times a number.
-    """
-
+    # It serves where a `Basis` does whose spectrum is not asked for: the centred layer, or its
+    # leading components, is ``vectors @ coordinates`` times a number.
     vectors: Tensor
     coordinates: Tensor
 
@@ -215,10 +209,7 @@ Columns: TypeAlias = Basis | Factored
 
 
 def columns_of(basis: Columns) -> Tensor:
-    """Return the vectors of a basis, or one column of zeros if it has none.
-
-    The operators take no layer without columns.
-    """
+    """Return the vectors of a basis; without any, zeros ``[n, 1]``, which operators take."""
     return basis.vectors if basis.kept else basis.vectors.new_zeros(len(basis.vectors), 1)
 
 

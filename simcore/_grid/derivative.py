@@ -16,11 +16,9 @@ Gradients = Callable[[list[Tensor], Sequence[Tensor], Sequence[bool]], Sequence[
 def with_gradients(
     function: str, values: tuple[Tensor, ...], layers: Sequence[Tensor], gradients: Gradients
 ) -> tuple[Tensor, ...]:
-    """Return values that were computed without autograd, and whose gradients reach the layers.
-
-    The backward pass calls ``gradients``. It refuses to be differentiated again, with an error that
-    names ``function``: torch would take the second derivative to be 0.
-    """
+    """Return values that were computed without autograd, and whose gradients reach the layers."""
+    # The backward pass calls ``gradients``. It refuses to be differentiated again, with an error
+    # that names ``function``: torch would take the second derivative to be 0.
     if not torch.is_grad_enabled() or not any(layer.requires_grad for layer in layers):
         return values
     grids: tuple[Tensor, ...] = _WithGradients.apply(

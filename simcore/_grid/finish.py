@@ -11,11 +11,9 @@ from simcore._grid.inputs import Array
 
 
 def warn_caller(message: str, category: type[UserWarning] = UserWarning) -> None:
-    """Issue a warning at the line that called simcore, from any depth inside simcore.
-
-    Between that line and this function there may be frames of torch, and frames of code that
-    torch.compile wrote, which belongs to no module.
-    """
+    """Issue a warning at the line that called simcore, from any depth inside simcore."""
+    # Between that line and this function there may be frames of torch, and frames of code that
+    # torch.compile wrote, which belongs to no module.
     level, frame = 1, sys._getframe()
     inside = ("simcore", "torch", "")
     while frame.f_back and frame.f_globals.get("__name__", "").split(".")[0] in inside:
@@ -26,11 +24,9 @@ def warn_caller(message: str, category: type[UserWarning] = UserWarning) -> None
 def warn_undefined(
     function: str, undefined_x: Tensor, undefined_y: Tensor | None, why: str = "no variance"
 ) -> None:
-    """Warn once, naming all layers whose row or column of the grid is ``nan``.
-
-    The masks, bool ``[Lx]`` and ``[Ly]``, are True for layers without a value, and ``undefined_y``
-    is None if the layers of Y are the layers of X.
-    """
+    """Warn once, naming all layers whose row or column of the grid is ``nan``."""
+    # The masks, bool ``[Lx]`` and ``[Ly]``, are True for layers without a value, and
+    # ``undefined_y`` is None if the layers of Y are the layers of X.
     count = len(undefined_x)
     both = undefined_x if undefined_y is None else torch.cat([undefined_x, undefined_y])
     # One synchronisation with the device for all layers.
@@ -62,5 +58,4 @@ def masked(grid: Tensor, undefined_x: Tensor, undefined_y: Tensor) -> Tensor:
 
 
 def as_given(result: Tensor, from_numpy: bool) -> Array:
-    """Return the result as a numpy array if ``from_numpy``, else as the tensor that it is."""
     return result.numpy() if from_numpy else result

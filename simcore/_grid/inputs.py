@@ -1,4 +1,4 @@
-"""Conversion of arrays to torch tensors, and the checks of their shapes, devices and entries."""
+"""Arrays as torch tensors, the checks of their shapes, devices and entries, and groups of rows."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,6 +22,7 @@ LEAST_ROWS = {
     "fit and holdout": 4,  # two rows to fit to, and two rows to judge the fit on
 }
 KNOWN_DEVICES = ("cpu", "cuda")
+Groups = Sequence[int] | np.ndarray | Tensor
 
 
 def listed(layers: Any) -> Any:
@@ -104,11 +105,9 @@ def _refuse_nested(tensor: Tensor, name: str) -> None:
 
 
 def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
-    """Return layers as a list of 2-D tensors, and whether none of them was a torch tensor.
-
-    The tensors share the memory of the arrays. ``layers`` is a sequence of ``[n, p_i]`` arrays, or
-    one ``[L, n, p]`` array; if there are none, the error is a NoLayersError.
-    """
+    """Return layers as a list of 2-D tensors, and whether none of them was a torch tensor."""
+    # The tensors share the memory of the arrays. ``layers`` is a sequence of ``[n, p_i]`` arrays,
+    # or one ``[L, n, p]`` array; if there are none, the error is a NoLayersError.
     if isinstance(layers, Tensor):
         _refuse_nested(layers, name)
     elif hasattr(layers, "__array__"):
@@ -135,7 +134,6 @@ def as_layers(layers: Layers, name: str) -> tuple[list[Tensor], bool]:
 
 
 def as_layer(layer: object, name: str) -> Tensor:
-    """Return one layer ``[n, p]`` with at least one column; see `as_tensor`."""
     tensor = as_tensor(layer, name)
     _check_layer(tensor, name)
     return tensor
@@ -149,20 +147,17 @@ def _check_layer(layer: Tensor, name: str) -> None:
 
 
 def check_device(layer: Tensor, name: str) -> None:
-    """Raise a ValueError unless grids are computed on the device of ``layer``."""
     if layer.device.type not in KNOWN_DEVICES:
         wanted = " or ".join(KNOWN_DEVICES)
         raise ValueError(f"{name}: wanted device {wanted}, got {layer.device}")
 
 
 def check_on_cpu(layer: Tensor, name: str, what: str) -> None:
-    """Raise a ValueError unless ``layer`` is on the CPU, because ``what`` has no CUDA kernels."""
     if layer.device.type != "cpu":
         raise ValueError(f"{name}: wanted device cpu for {what}, got {layer.device}")
 
 
 def check_same_device(layer: Tensor, name: str, first: Tensor, first_name: str) -> None:
-    """Raise a ValueError unless ``layer`` is on the device of ``first``."""
     if layer.device != first.device:
         raise ValueError(
             f"{name}: wanted device {first.device} as in {first_name}, got {layer.device}"
@@ -180,13 +175,11 @@ def check_alike(layer: Tensor, name: str, first: Tensor, first_name: str) -> Non
 def check_rows(
     layer: Tensor, name: str, least: int, purpose: str, error: type[ValueError] = ValueError
 ) -> None:
-    """Raise an ``error`` if ``layer`` has fewer than ``least`` rows, which ``purpose`` needs."""
     if len(layer) < least:
         raise error(f"{name}: wanted at least {least} rows for {purpose}, got {len(layer)}")
 
 
 def row_blocks(layer: Tensor) -> tuple[Tensor, ...]:
-    """Split a layer into views of some rows each."""
     entries = BLOCK_ENTRIES if layer.device.type == "cpu" else DEVICE_BLOCK_ENTRIES
     return layer.split(max(1, entries // layer.shape[1]))
 
@@ -198,10 +191,7 @@ def centred(layer: Tensor) -> Tensor:
 
 
 def on_host(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """Return tensors of one dtype on the CPU; one synchronisation with the device for all of them.
-
-    Derivatives go through the copy. Tensors that are on the CPU are returned as they are.
-    """
+    """Return tensors of one dtype on the CPU: one synchronisation for all; derivatives are kept."""
     if all(tensor.device.type == "cpu" for tensor in tensors):
         return list(tensors)
     flat = torch.cat([tensor.flatten() for tensor in tensors]).cpu()
@@ -210,7 +200,6 @@ def on_host(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def check_finite(layers: Sequence[Tensor], name: str) -> None:
-    """Raise a ValueError that names the first layer with NaN or infinite entries."""
     if layers and layers[0].device.type != "cpu":
         # One launch a layer: a sum is finite unless an entry is not, or it overflows.
         wide = torch.float64 if any(x.dtype == torch.float64 for x in layers) else torch.float32
@@ -244,3 +233,20 @@ def _finite_entries(layer: Tensor) -> Tensor:
     if summable and layer.detach().sum().isfinite():
         return torch.tensor(layer.numel(), device=layer.device)
     return torch.stack([torch.isfinite(block).sum() for block in row_blocks(layer)]).sum()
+
+
+def group_numbers(groups: Groups | None, n: int, name: str = "groups") -> np.ndarray | None:
+    """Return the number of the group of every row, from 0 in the order of their first rows."""
+    if groups is None:
+        return None
+    values = groups.detach().cpu().numpy() if isinstance(groups, Tensor) else np.asarray(groups)
+    if values.dtype.kind not in "iu":
+        raise TypeError(f"{name}: wanted whole numbers, got {values.dtype}")
+    if values.shape != (n,):
+        raise ValueError(f"{name}: wanted one number for each of {n} rows, got {values.shape}")
+    _, first, inverse = np.unique(values, return_index=True, return_inverse=True)
+    if len(first) == n:
+        return None
+    rank = np.empty_like(first)
+    rank[np.argsort(first)] = np.arange(len(first))
+    return rank[inverse]

@@ -185,7 +185,6 @@ def square_of(triangle: Tensor, n: int) -> Tensor:
 
 
 def holds(kind: type[Matrix], *sides: object) -> bool:
-    """Return whether a layer of an argument is such a matrix."""
     listings = [listed(side) for side in sides]
     return any(
         isinstance(layer, kind) for side in listings if isinstance(side, Sequence) for layer in side

@@ -42,7 +42,6 @@ def memory_bound(max_memory: int, layer: Tensor) -> int:
 
 
 def require_memory(needed: int, bound: int, purpose: str) -> None:
-    """Raise a ValueError where the bytes that `purpose` needs are more than `bound`."""
     if needed > bound:
         raise ValueError(f"max_memory: wanted at least {needed} bytes for {purpose}, got {bound}")
 

@@ -1,8 +1,7 @@
-"""`Neighbours`, which may stand in for a layer in grids of neighbours, and checks."""
+"""`Neighbours`, which may stand in for a layer in grids of neighbours."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -75,39 +74,3 @@ class Neighbours:
 
 
 Neighbours.__module__ = "simcore.knn"  # the public module, which pickles refer to
-
-
-def check_neighbours(layer: Tensor, name: str, k: int) -> None:
-    """Raise a ValueError unless every row of ``layer`` has at least k others."""
-    if k >= len(layer):
-        raise ValueError(
-            f"k: wanted at most n - 1 = {len(layer) - 1} neighbours, as {name} has n = "
-            f"{len(layer)} rows, got {k}"
-        )
-
-
-def settled(
-    named: Sequence[tuple[str, Neighbours]], k: int | None, metric: str | None
-) -> tuple[int, str]:
-    """Return k and the metric of the given neighbours; without any, the caller's.
-
-    Defaults are 10 and cosine.
-    """
-    if not named:
-        return 10 if k is None else k, metric or "cosine"
-    first, one = named[0]
-    for option, asked, own in (("k", k, one.k), ("metric", metric, one.metric)):
-        if asked not in (None, own):
-            raise ValueError(f"{option}: wanted {own!r} as in {first}, got {asked!r}")
-    _check_alike_lists(named, one.k, one.metric)
-    return one.k, one.metric
-
-
-def _check_alike_lists(named: Iterable[tuple[str, Neighbours]], k: int, metric: str) -> None:
-    """Raise a ValueError that names the first object of another k or metric."""
-    for name, one in named:
-        if (one.k, one.metric) != (k, metric):
-            raise ValueError(
-                f"{name}: wanted neighbours of k = {k} and metric {metric!r} like the others, got "
-                f"k = {one.k} and metric {one.metric!r}"
-            )

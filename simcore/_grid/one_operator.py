@@ -59,7 +59,6 @@ def empty_grid(like: Tensor, X: Sized, Y: Sized | None = None, **_: Any) -> list
 
 
 def first_output(outputs: list[Tensor], *_: Any, **__: Any) -> Tensor:
-    """Return the first output: the result of a function that returns one tensor."""
     return outputs[0]
 
 
@@ -71,12 +70,10 @@ class Estimate(NamedTuple):
 
 
 def empty_estimate(*args: Any, **kwargs: Any) -> list[Tensor]:
-    """Return the uninitialised grids of an `Estimate`."""
     return empty_grid(*args, **kwargs) + empty_grid(*args, **kwargs)
 
 
 def as_estimate(outputs: list[Tensor], *_: Any, **__: Any) -> Estimate:
-    """Return the outputs as an `Estimate`."""
     return Estimate(*outputs)
 
 
@@ -169,10 +166,9 @@ def _warn_of_gradient(label: str, argument: str) -> None:
 
 
 def _without_autocast(function: Callable[P, R]) -> Callable[P, R]:
-    """Return the function with autocast switched off: half-precision products would change values.
-
-    Threads of the CPU's operators have no autocast, so that results would differ between them too.
-    """
+    """Return the function without autocast, whose half-precision products would change values."""
+    # Threads of the CPU's operators have no autocast, so that results would differ between them
+    # too.
 
     @functools.wraps(function)
     def exact(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -267,12 +263,7 @@ def is_followed(tensors: Iterable[Tensor]) -> bool:
 def refuse_derivatives(
     function: str, tensors: Iterable[tuple[str, Tensor]], *, backward: bool = False
 ) -> None:
-    """Refuse tensors whose derivatives torch would take to be zero.
-
-    Raise NotImplementedError for a tensor that has a tangent, or that a transform of torch.func
-    differentiates. If ``backward``, the message says that the function has a derivative for
-    ``Tensor.backward``.
-    """
+    """Refuse tensors with a tangent or under torch.func, whose derivatives torch would call 0."""
     transformed = torch._C._are_functorch_transforms_active()
     which = "a derivative in reverse mode alone" if backward else "no derivative"
     for name, tensor in tensors:
@@ -340,11 +331,9 @@ def _value(described: Any, tensors: list[Tensor]) -> Any:
 
 
 def _tensors_of(result: Any) -> list[Tensor]:
-    """Return the tensors of a tensor, a sequence, a dictionary or a dataclass.
-
-    Fields of the dataclass that are no tensors must have their default values, or be declared with
-    the metadata `REBUILT`.
-    """
+    """Return the tensors of a tensor, a sequence, a dictionary or a dataclass."""
+    # Fields of the dataclass that are no tensors must have their default values, or be declared
+    # with the metadata `REBUILT`.
     if isinstance(result, Tensor):
         return [result]
     if isinstance(result, dict):

@@ -67,11 +67,9 @@ def reported(parts: Iterable[Item]) -> Iterator[Item]:
 
 @contextmanager
 def progress_bar(label: str, enabled: bool) -> Iterator[Callable[[float], None]]:
-    """Show on stderr how far the operators called inside have come, if ``enabled``.
-
-    Nothing is shown where torch.compile traces the operators. The yielded function takes the
-    finished share, for loops around operators that report no progress themselves.
-    """
+    """Show on stderr how far the operators called inside have come, if ``enabled``."""
+    # Nothing is shown where torch.compile traces the operators. The yielded function takes the
+    # finished share, for loops around operators that report no progress themselves.
     if not enabled or torch.compiler.is_compiling():
         yield lambda share: None
         return

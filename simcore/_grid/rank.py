@@ -48,11 +48,9 @@ CLEAR = 10.0
 
 
 def rounding_unit(layer: Tensor) -> Tensor:
-    """Return the rounding of a layer's entries, relative to the length of their column.
-
-    It is that of the narrowest dtype that holds every entry: `.double()` of a float32 layer leaves
-    the rounding of float32 in it, and `.float()` of a bfloat16 layer that of bfloat16.
-    """
+    """Return the rounding of a layer's entries, relative to the length of their column."""
+    # It is that of the narrowest dtype that holds every entry: `.double()` of a float32 layer
+    # leaves the rounding of float32 in it, and `.float()` of a bfloat16 layer that of bfloat16.
     unit = torch.full((), _UNITS[layer.dtype], dtype=torch.float64, device=layer.device)
     for dtype, narrower in _UNITS.items():  # from the widest to the narrowest
         if dtype.itemsize < layer.dtype.itemsize:
@@ -61,12 +59,10 @@ def rounding_unit(layer: Tensor) -> Tensor:
 
 
 def _holds(dtype: torch.dtype, layer: Tensor) -> Tensor:
-    """Return whether every entry of the layer is a rounded number of a narrower dtype.
-
-    Half precision also holds whole numbers and fixed fractions, such as counts and pixels, which
-    nothing has rounded: these do not count. On the CPU the search ends at the first entry that is
-    none.
-    """
+    """Return whether every entry of the layer is a rounded number of a narrower dtype."""
+    # Half precision also holds whole numbers and fixed fractions, such as counts and pixels, which
+    # nothing has rounded: these do not count. On the CPU the search ends at the first entry that is
+    # none.
     on_cpu = layer.device.type == "cpu"
     blocks = [layer[:1], *row_blocks(layer)] if on_cpu else [layer]
     for block in blocks:
@@ -80,10 +76,8 @@ def _holds(dtype: torch.dtype, layer: Tensor) -> Tensor:
 
 
 def _missing_digits(layer: Tensor, blocks: Sequence[Tensor], digits: int) -> Tensor:
-    """Return how many last digits the distinct numbers lack of multiples of the finest step.
-
-    Numbers of ``digits`` binary digits lack those at the end of a multiple beyond ``2^digits``.
-    """
+    """Return how many last digits the distinct numbers lack of multiples of the finest step."""
+    # Numbers of ``digits`` binary digits lack those at the end of a multiple beyond ``2^digits``.
     top = torch.frexp(layer.abs().max()).exponent.long()
     seen = torch.zeros(2**digits + 1, OCTAVES, dtype=torch.bool, device=layer.device)
     for block in blocks:
@@ -101,11 +95,9 @@ def _missing_digits(layer: Tensor, blocks: Sequence[Tensor], digits: int) -> Ten
 def column_squares(
     layer: Tensor, centred: Tensor, largest: Tensor | float = 1.0, standardize: bool = False
 ) -> Tensor:
-    """Return the squared lengths ``[p]`` of the columns, not centred, in units of ``largest``.
-
-    ``centred`` holds those of the centred columns, in the same units; constant columns have 0. With
-    ``standardize`` the columns are divided by their standard deviation.
-    """
+    """Return the squared lengths ``[p]`` of the columns, not centred, in units of ``largest``."""
+    # ``centred`` holds those of the centred columns, in the same units; constant columns have 0.
+    # With ``standardize`` the columns are divided by their standard deviation.
     if standardize:
         variance, mean = torch.var_mean(layer.double(), 0, correction=0)
         squares = centred * (1 + mean.square() / variance)
@@ -149,11 +141,9 @@ def thresholds_of_rows(
     thresholds: Tensor,
     standardize: bool = False,
 ) -> Tensor:
-    """Return `component_thresholds`, on the host, lowered where few rows hold the columns' lengths.
-
-    ``s``, ``thresholds`` ``[k]`` and ``unit`` are on the host, ``vt`` on the layer's device. Only
-    components near their thresholds are weighed, so that most layers are not read again.
-    """
+    """Return `component_thresholds`, on the host, lowered where few rows hold the lengths."""
+    # ``s``, ``thresholds`` ``[k]`` and ``unit`` are on the host, ``vt`` on the layer's device. Only
+    # components near their thresholds are weighed, so that most layers are not read again.
     least = s[:1] * floor(len(layer), layer.shape[1], unit)
     places = ((s > least) & (s <= CLEAR * thresholds)).nonzero().flatten().tolist()
     if not places:
@@ -199,10 +189,8 @@ class Rank:
 
 
 def numerical_rank(s: Tensor, thresholds: Tensor) -> Rank:
-    """Return which singular values, on the host, are above their thresholds.
-
-    They need not be the largest: a column of 1e6 rounds to more than a column of 1e-3 holds.
-    """
+    """Return which singular values, on the host, are above their thresholds."""
+    # They need not be the largest: a column of 1e6 rounds to more than a column of 1e-3 holds.
     ratios = torch.where(s > 0, s / thresholds, 0.0).tolist()
     members = tuple(i for i, ratio in enumerate(ratios) if ratio > 1)
     dropped = max((r for r in ratios if r <= 1), default=0.0)

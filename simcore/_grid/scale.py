@@ -63,13 +63,12 @@ def in_range(
     *,
     columns: bool = False,
 ) -> InRange:
-    """Return the layers, scaled where the largest difference within a column is not in ``limits``.
-
-    If ``columns``, every column has its own power of two, for measures that do not depend on the
-    scale of a single neuron, and the returned exponents are meaningless. Constant columns of a copy
-    become 0: a constant of 1e306 would overflow if it were multiplied by the factor that columns of
-    1e-306 need. Layers with NaN or infinity are returned as they are; later checks name them.
-    """
+    """Return layers, scaled where the largest difference within a column is not in ``limits``."""
+    # If ``columns``, every column has its own power of two, for measures that do not depend on the
+    # scale of a single neuron, and the returned exponents are meaningless. Constant columns of a
+    # copy become 0: a constant of 1e306 would overflow if it were multiplied by the factor that
+    # columns of 1e-306 need. Layers with NaN or infinity are returned as they are; later checks
+    # name them.
     looked_at = [columns or layer.dtype == torch.float64 for layer in layers]
     measured = [
         _sizes(one) if looked else None for one, looked in zip(layers, looked_at, strict=True)
@@ -133,11 +132,9 @@ def _scaled(layer: Tensor, differences: Tensor, exponent: int | None) -> Tensor:
 
 
 def resolved(layers: list[Tensor], bandwidth: float = 1.0) -> InRange:
-    """Return the layers, in float64 where float32 would lose the distances between rows.
-
-    ``bandwidth`` is the width of an RBF kernel in median distances. Nothing is scaled: all
-    exponents are 0.
-    """
+    """Return the layers, in float64 where float32 would lose the distances between rows."""
+    # ``bandwidth`` is the width of an RBF kernel in median distances. Nothing is scaled: all
+    # exponents are 0.
     narrow = [i for i, layer in enumerate(layers) if layer.dtype != torch.float64]
     result, nbytes = list(layers), 0
     if not narrow:
@@ -170,11 +167,9 @@ def _alike(layers: Sequence[Tensor], members: Sequence[int]) -> Iterator[list[in
 
 
 def _sampled_distances(layers: list[Tensor]) -> Tensor:
-    """Return two quantiles ``[L, 2]`` of the squared distances between some rows, float64.
-
-    They are one below all medians that the rest of the rows may have, and the median. The rows are
-    the same ones on every call, in an order without a period: every T-th row may be a sink.
-    """
+    """Return two quantiles ``[L, 2]`` of the squared distances between some rows, float64."""
+    # They are one below all medians that the rest of the rows may have, and the median. The rows
+    # are the same ones on every call, in an order without a period: every T-th row may be a sink.
     order = torch.randperm(len(layers[0]), generator=torch.Generator().manual_seed(0))
     rows = order[:SAMPLED_ROWS].to(layers[0].device)
     sample = torch.stack([layer[rows] for layer in layers]).double()
@@ -186,11 +181,9 @@ def _sampled_distances(layers: list[Tensor]) -> Tensor:
 
 
 def row_lengths(layers: Sequence[Tensor]) -> Tensor:
-    """Return facts about the squared lengths of centred rows, ``[L, 3]`` float64 on the host.
-
-    They are the sum, the sum of squares and the maximum. A few digits are enough: float32 squares,
-    and float64 where these leave the range of float32.
-    """
+    """Return facts about the squared lengths of centred rows, ``[L, 3]`` float64 on the host."""
+    # They are the sum, the sum of squares and the maximum. A few digits are enough: float32
+    # squares, and float64 where these leave the range of float32.
     sums: dict[int, Tensor] = {}
     for group in _small_and_alike(layers):
         stack = torch.stack([layers[i] for i in group]) if group[1:] else layers[group[0]][None]

@@ -37,8 +37,6 @@ BESIDE = 8  # matrices [n, n] of float64 that are held while one layer is ranked
 
 @dataclass(frozen=True)
 class Side:
-    """One argument of a grid."""
-
     name: str  # of the argument in the signature of the caller
     # [n, p_i] each, in the caller's memory, or the vectors of the bases. Empty where the grid
     # compares the other side with itself.
@@ -63,29 +61,23 @@ class Side:
         return replace(self, layers=layers, bases=bases, labels=labels)
 
     def __len__(self) -> int:
-        """Return the number of layers."""
         return len(self.layers)
 
 
 @dataclass(frozen=True)
 class Sides:
-    """Both arguments of a grid, of one n and on one device; ``y`` is empty where Y is None.
-
-    ``max_memory`` is in bytes; 0 stands for the default.
-    """
+    """Both arguments of a grid, of one n and on one device; ``y`` is empty where Y is None."""
 
     x: Side
     y: Side
-    max_memory: int = 0
+    max_memory: int = 0  # bytes; 0 stands for the default
 
     @property
     def n(self) -> int:
-        """The number of rows of every layer."""
         return len(self.x.layers[0])
 
     @property
     def device(self) -> torch.device:
-        """The device of all layers."""
         return self.x.layers[0].device
 
     @property
@@ -117,7 +109,6 @@ class Sides:
 
     @property
     def from_numpy(self) -> bool:
-        """Whether all layers came as numpy arrays."""
         return self.x.from_numpy and self.y.from_numpy
 
     @property
@@ -126,31 +117,18 @@ class Sides:
         return memory_bound(self.max_memory, self.x.layers[0])
 
     def check_finite(self) -> None:
-        """Raise a ValueError that names the first layer with NaN or infinite entries."""
         for side in (self.x, self.y):
             check_finite(side.layers, side.name)
 
     def warn_of_two_rows(self) -> None:
-        """Warn that CKA of two rows is 1 for all layers; not while torch traces the layers.
-
-        The centred Gram matrix of two rows is a multiple of ``[[1, -1], [-1, 1]]`` for every layer.
-        """
+        """Warn that CKA of two rows is 1 for all layers; not while torch traces the layers."""
+        # The centred Gram matrix of two rows is a multiple of ``[[1, -1], [-1, 1]]`` for every
+        # layer.
         if not is_traced(self.x.layers[0]) and self.n == 2:
             warn_caller("cka_grid: CKA of two rows is 1 for all layers; it needs more rows")
 
-    def detached(self) -> Sides:
-        """Return these sides without the graph of derivatives of their layers."""
-        x, y = (
-            replace(side, layers=[layer.detach() for layer in side.layers])
-            for side in (self.x, self.y)
-        )
-        return replace(self, x=x, y=y)
-
     def selves(self) -> Tensor | None:
-        """Return which pairs are a layer and itself, ``[len(X), len(Y)]``; None if no pair is.
-
-        A layer of Y is a layer of X if it is the same memory, read in the same way.
-        """
+        """Return which pairs are a layer and itself, by `place`, ``[Lx, Ly]``; None without any."""
         if self.same:
             return torch.eye(len(self.x), dtype=torch.bool, device=self.device)
         places = [
@@ -242,9 +220,10 @@ def read_sides(
     least_rows: int = LEAST_ROWS["variance"],
     max_memory: int | None = None,  # the option of the grid; default a quarter of the free memory
     differentiable: bool = False,  # whether layers keep their graph of derivatives, or are detached
-    # Whether bases may stand for layers. Layers are then checked for NaN and infinity here, as they
-    # are beside matrices, because no operator sees them first; in other grids operators check.
-    with_bases: bool = False,
+    # Whether layers are checked for NaN and infinity here, as they are beside matrices and where
+    # bases may stand for layers, because no operator sees them first; in other grids operators do.
+    finite: bool = False,
+    with_bases: bool = False,  # whether bases may stand for layers
     with_neighbours: bool = False,  # whether neighbours may stand for layers
     # Matrices over examples that may stand for layers. All then have to fit into `max_memory`.
     matrices: type[Matrix] | None = None,
@@ -263,10 +242,13 @@ def read_sides(
     check_rows(first, f"{names[0]}[0]", least_rows, purpose)
     sides = Sides(side_x, side_y, bound)
     for side in (side_x, side_y):
-        if (with_bases and side.bases is None) or sides.matrices:
+        if finite or (with_bases and side.bases is None) or sides.matrices:
             check_finite(side.layers, side.name)
     if sides.matrices:
         count = len(sides.matrices)  # of all layers, one by one and then together
         needed = 8 * sides.n**2 * (2 * count + BESIDE)
         require_memory(needed, sides.bound, f"the matrices of {count} layers")
-    return sides if differentiable else sides.detached()
+    if differentiable:
+        return sides
+    x, y = (replace(s, layers=[layer.detach() for layer in s.layers]) for s in (side_x, side_y))
+    return replace(sides, x=x, y=y)

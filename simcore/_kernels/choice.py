@@ -21,13 +21,10 @@ from simcore._extension import PURE
 from simcore._grid.accuracy import FLOAT64_BANDWIDTH
 from simcore._kernels import cuda_extension as cuda_extension  # registers the kernels
 from simcore._kernels import verdicts
-from simcore._ops import (
-    attention_composed,
-    coupling_composed,
-    gram_composed,
-    spectral_batched,
-)
+from simcore._ops import gram_composed, spectral_batched
+from simcore._ops.attention import composed_similarity
 from simcore._ops.composed import in_full_float32
+from simcore._ops.coupling import composed_coupling, composed_coupling_backward
 
 SETTINGS = ("auto", "on", "off")
 VARIABLE = "SIMCORE_KERNELS"
@@ -63,25 +60,19 @@ KERNELS = {
     # One launch; the composed form solves eigenproblems in float64, in one call of cuSOLVER.
     "small_svd": Kernel("spectral", in_full_float32(spectral_batched.composed_small_svd)),
     # No array of heads x heads x words is written; the composed form writes it in float64.
-    "attention_similarity": Kernel(
-        "attention", in_full_float32(attention_composed.attention_similarity), _no_product
-    ),
+    "attention_similarity": Kernel("attention", in_full_float32(composed_similarity), _no_product),
     # One pass over memory instead of seven, forward and backward.
-    "affine_coupling": Kernel("coupling", in_full_float32(coupling_composed.affine_coupling)),
-    "affine_coupling_backward": Kernel(
-        "coupling", in_full_float32(coupling_composed.affine_coupling_backward)
-    ),
+    "affine_coupling": Kernel("coupling", in_full_float32(composed_coupling)),
+    "affine_coupling_backward": Kernel("coupling", in_full_float32(composed_coupling_backward)),
 }
 FAMILIES = tuple(dict.fromkeys(kernel.family for kernel in KERNELS.values()))
 
 
 def operators_of(family: str) -> list[str]:
-    """Return the operators of a family that have kernels."""
     return [name for name, kernel in KERNELS.items() if kernel.family == family]
 
 
 def setting() -> str:
-    """Return the value of ``SIMCORE_KERNELS``."""
     value = os.environ.get(VARIABLE, "auto")
     if value not in SETTINGS:
         raise ValueError(f"{VARIABLE}: wanted 'auto', 'on' or 'off', got {value!r}")
@@ -107,7 +98,6 @@ def _find_launchers() -> dict[str, Callable[..., Any]]:
 
 
 def is_capturing() -> bool:
-    """Whether the current stream captures a CUDA graph."""
     return torch.cuda.is_available() and torch.cuda.is_current_stream_capturing()
 
 

@@ -59,8 +59,6 @@ class Row:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The rows of a family's operators by name."""
-
     rows: dict[str, Row]
     final: bool = True  # False: the machine, and not a kernel, was the reason
 
@@ -81,7 +79,6 @@ _known: dict[tuple[str, str], Verdict] = {}
 
 
 def cache_folder() -> Path:
-    """Return the folder of verdicts: below ``XDG_CACHE_HOME``, or ``~/.cache``."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "simcore" / "self-checks"
 
@@ -114,7 +111,6 @@ def device_key(device: torch.device) -> dict[str, str]:
 
 
 def path_of(family: str, device: torch.device) -> Path:
-    """Return the file that holds, or would hold, a verdict."""
     key = json.dumps(device_key(device), sort_keys=True).encode()
     return cache_folder() / f"{family}-{hashlib.sha256(key).hexdigest()[:16]}.json"
 

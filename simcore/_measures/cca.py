@@ -30,12 +30,7 @@ RECORDS = (
         undefined="variance",
         variants=(
             Variant("CCA (mean)", {"reduction": "mean"}, "cca13"),
-            Variant(
-                "CCA (R²)",
-                {"reduction": "r2"},
-                "cca_r2_13",
-                ("hsic_terms", "gram_terms"),
-            ),
+            Variant("CCA (R²)", {"reduction": "r2"}, "cca_r2_13", ("hsic_terms", "gram_terms")),
         ),
     ),
     Measure(

@@ -76,12 +76,10 @@ class Measure:
 
     @property
     def takes_representations(self) -> bool:
-        """Whether layers ``[n, p]`` are compared."""
         return LAYERS in self.takes
 
     @property
     def takes_attention(self) -> bool:
-        """Whether attention weights are compared."""
         return ATTENTION in self.takes
 
     @property

@@ -50,12 +50,10 @@ def _side(layers: Sequence[Tensor], dtype: torch.dtype) -> _Side:
 
 
 def _along(products: Tensor, turned: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``sum_r u_r' turned v_r`` over the directions of ``products`` ``[B, p, q]``, float64.
-
-    The second value is its error, as in csrc/torch/composed/aligned_cosines.cpp. float32 products
-    get the eigenvectors P of ``M M'`` in float64, whose squares keep all singular values that
-    count; ``P' M = diag(s) V'``.
-    """
+    """Return ``sum_r u_r' turned v_r`` over directions of ``products`` ``[B, p, q]``, float64."""
+    # The second value is its error, as in csrc/torch/composed/aligned_cosines.cpp. float32 products
+    # get the eigenvectors P of ``M M'`` in float64, whose squares keep all singular values that
+    # count; ``P' M = diag(s) V'``.
     if products.shape[1] > products.shape[2]:
         products, turned = products.mT, turned.mT
     if products.dtype == torch.float64:
@@ -82,7 +80,6 @@ def _along(products: Tensor, turned: Tensor) -> tuple[Tensor, Tensor]:
 def aligned_cosines(
     x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
 ) -> tuple[Tensor, Tensor]:
-    """Compute ``simcore::aligned_cosines``."""
     wide = any(layer.dtype == torch.float64 for layer in (*x, *y))
     dtype = torch.float64 if wide else torch.float32
     bound = memory_bound(max_memory, x[0])

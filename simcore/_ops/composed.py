@@ -19,16 +19,15 @@ PRODUCTS: tuple[Any, ...] = (torch.backends.cuda.matmul, _ONEDNN.matmul)
 
 
 class _FullFloat32:
-    """Holds float32 products at full precision, as long as somebody needs it.
+    """Holds float32 products at full precision, as long as somebody needs it."""
 
-    The precision belongs to the process and not to a thread: the first holder notes what the
-    program has chosen, and the last holder restores it, in whatever order threads come and go.
-
-    torch has two interfaces for the precision, and raises an error where the older one
-    (`torch.set_float32_matmul_precision`, ``allow_tf32``) is read while the newer one
-    (``fp32_precision``) contradicts it. A choice that was made through the older one is therefore
-    lowered and restored through it. The newer one can always be read and written.
-    """
+    # The precision belongs to the process and not to a thread: the first holder notes what the
+    # program has chosen, and the last holder restores it, in whatever order threads come and go.
+    #
+    # torch has two interfaces for the precision, and raises an error where the older one
+    # (`torch.set_float32_matmul_precision`, ``allow_tf32``) is read while the newer one
+    # (``fp32_precision``) contradicts it. A choice that was made through the older one is therefore
+    # lowered and restored through it. The newer one can always be read and written.
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

@@ -1,4 +1,8 @@
-"""The operators of affine couplings: names, shapes of results, and the derivatives."""
+"""The operators of affine couplings: composed forms, names, shapes of results, derivatives.
+
+The forms, in torch's own operations, run on any device: tests compare them on CPU tensors with the
+twin and the kernels. CUDA devices may use them.
+"""
 
 from typing import Any
 
@@ -6,8 +10,58 @@ import torch
 from torch import Tensor
 
 from simcore._grid.one_operator import is_followed
-from simcore._ops import coupling_composed
 from simcore._ops.declared import operator
+
+LARGEST_CLAMP = 40.0  # as kMaxClamp in csrc/torch
+
+
+def _check(x: Tensor, params: Tensor, clamp: float) -> None:
+    if x.dim() not in (2, 3):
+        raise ValueError(f"x: wanted shape [n, k] or [B, n, k], got {tuple(x.shape)}")
+    wanted = (*x.shape[:-1], 2 * x.shape[-1])
+    if tuple(params.shape) != wanted:
+        raise ValueError(
+            f"params: wanted shape {wanted} (s_raw, then t), got {tuple(params.shape)}"
+        )
+    if params.device != x.device:
+        raise ValueError(f"params: wanted device {x.device} as x, got {params.device}")
+    if not 0 < clamp <= LARGEST_CLAMP:
+        raise ValueError(f"clamp: wanted a number in (0, {LARGEST_CLAMP:g}], got {clamp}")
+
+
+def _tanh(params: Tensor, clamp: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Return ``tanh(s_raw / clamp)`` and t; s is the former times ``clamp``."""
+    s_raw, t = params.to(dtype).chunk(2, dim=-1)
+    return torch.tanh(s_raw / clamp), t
+
+
+def composed_coupling(
+    x: Tensor, params: Tensor, clamp: float, inverse: bool
+) -> tuple[Tensor, Tensor]:
+    _check(x, params, clamp)
+    dtype = _coupling_dtype(x, params)
+    tanh, t = _tanh(params, clamp, dtype)
+    s = clamp * tanh
+    if inverse:
+        return ((x.to(dtype) - t) * torch.exp(-s)).contiguous(), -s.sum(-1)
+    return torch.addcmul(t, x.to(dtype), torch.exp(s)).contiguous(), s.sum(-1)
+
+
+def composed_coupling_backward(
+    grad_y: Tensor, grad_log_det: Tensor, kept: Tensor, params: Tensor, clamp: float, inverse: bool
+) -> tuple[Tensor, Tensor]:
+    _check(kept, params, clamp)
+    dtype = _coupling_dtype(kept, params)
+    tanh, _ = _tanh(params, clamp, dtype)
+    grad_y, kept = grad_y.to(dtype), kept.to(dtype)
+    grad_x = grad_y * torch.exp(tanh * (-clamp if inverse else clamp))
+    of_row = grad_log_det.to(dtype).unsqueeze(-1)
+    # In one pass; nothing is in place, because this form has derivatives of its own.
+    of_s = torch.ops.aten.tanh_backward(
+        torch.addcmul(of_row, grad_y if inverse else grad_x, kept), tanh
+    )
+    of_params = [-of_s, -grad_x] if inverse else [of_s, grad_y]
+    return grad_x.contiguous(), torch.cat(of_params, -1)
 
 
 def _coupling_dtype(x: Tensor, params: Tensor) -> torch.dtype:
@@ -24,12 +78,7 @@ def affine_coupling(
 
 @operator
 def affine_coupling_backward(
-    grad_y: Tensor,
-    grad_log_det: Tensor,
-    kept: Tensor,
-    params: Tensor,
-    clamp: float,
-    inverse: bool,
+    grad_y: Tensor, grad_log_det: Tensor, kept: Tensor, params: Tensor, clamp: float, inverse: bool
 ) -> tuple[Tensor, Tensor]:
     dtype = _coupling_dtype(kept, params)
     return kept.new_empty(kept.shape, dtype=dtype), params.new_empty(params.shape, dtype=dtype)
@@ -52,7 +101,7 @@ class _AffineCoupling(torch.autograd.Function):
         arguments = (*grads, *ctx.saved_tensors)
         form: Any = affine_coupling_backward
         if is_followed(arguments):
-            form = coupling_composed.affine_coupling_backward
+            form = composed_coupling_backward
         of_x, of_params = form(*arguments, *ctx.options)
         return of_x, of_params, None, None
 
@@ -68,13 +117,11 @@ def _below_autograd(
 def _autograd_kernel(
     x: Tensor, params: Tensor, clamp: float, inverse: bool
 ) -> tuple[Tensor, Tensor]:
-    """Run the operator with its derivative if an argument needs it.
-
-    Forward mode and torch.func differentiate the composed form, whose operations have all
-    derivatives.
-    """
+    """Run the operator with its derivative if an argument needs it."""
+    # Forward mode and torch.func differentiate the composed form, whose operations have all
+    # derivatives.
     if is_followed((x, params)):
-        return coupling_composed.affine_coupling(x, params, clamp, inverse)
+        return composed_coupling(x, params, clamp, inverse)
     if torch.is_grad_enabled() and (x.requires_grad or params.requires_grad):
         results: tuple[Tensor, Tensor] = _AffineCoupling.apply(x, params, clamp, inverse)
         return results
@@ -91,14 +138,11 @@ def _keep_for_coupling(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
 
 
 def _backward_affine_coupling_backward(ctx: Any, a: Tensor, grad_params: Tensor) -> Any:
-    """Return the gradients of the first derivative, computed by differentiable operations.
-
-    The first derivative has three parts, the gradients of x, s_raw and t:
-    ``(v e, (v x e + l) w, v)`` forward and ``(v e, -(v y + l) w, -v e)`` inverse, with
-    ``v = grad_y``, ``l = grad_log_det``, ``w = ds / ds_raw``, and ``e = exp(s)`` forward,
-    ``exp(-s)`` inverse; ``kept`` is x forward and y inverse. ``(a, b, c)`` are the cotangents of
-    the three parts.
-    """
+    """Return the gradients of the first derivative, computed by differentiable operations."""
+    # The first derivative has three parts, the gradients of x, s_raw and t: ``(v e, (v x e + l) w,
+    # v)`` forward and ``(v e, -(v y + l) w, -v e)`` inverse, with ``v = grad_y``, ``l =
+    # grad_log_det``, ``w = ds / ds_raw``, and ``e = exp(s)`` forward, ``exp(-s)`` inverse; ``kept``
+    # is x forward and y inverse. ``(a, b, c)`` are the cotangents of the three parts.
     v, l, kept, params = (t.to(a.dtype) for t in ctx.saved_tensors)
     b, c = grad_params.chunk(2, dim=-1)
     s_raw = params.chunk(2, dim=-1)[0]

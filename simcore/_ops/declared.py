@@ -13,10 +13,8 @@ _LIBRARY = torch.library.Library("simcore", "FRAGMENT")
 
 
 def operator(shapes: Callable[..., Any]) -> Any:
-    """Return torch's operator of the function's name; the function makes results of its shapes.
-
-    In the form of pure torch, the signature of the function is the schema of the operator.
-    """
+    """Return torch's operator of the function's name; the function makes results of its shapes."""
+    # In the form of pure torch, the signature of the function is the schema of the operator.
     name = shapes.__name__
     if PURE:
         _LIBRARY.define(name + torch.library.infer_schema(shapes, mutates_args=()))
@@ -32,5 +30,4 @@ def compose(forms: Mapping[str, Callable[..., Any]], keys: tuple[str, ...] = KEY
 
 
 def is_composed(device: torch.device) -> bool:
-    """Whether operations of torch compute on the device."""
     return PURE or device.type != "cpu"

@@ -7,36 +7,14 @@ from collections.abc import Sequence
 
 from simcore._measures import MEASURES, MODULES
 
-# Operators with kernels of their own (csrc/torch/<family>_cuda.cpp).
+# Operators with kernels of their own (csrc/torch/<family>_cuda.cpp); others are operations of torch
+# there (this folder).
 CUDA_KERNELS = (
     "gram_terms",
     "small_svd",
     "attention_similarity",
     "affine_coupling",
     "affine_coupling_backward",
-)
-# Operators that are operations of torch there (this folder).
-CUDA_COMPOSED = (
-    "hsic_terms",
-    "permuted_gram_products",
-    "gram_power_sums",
-    "median_squared_distances",
-    "uniformity",
-    "mean_rows",
-    "row_pairs",
-    "principal_components",
-    "nuclear_norms",
-    "pwcca",
-    "standardised_rows",
-    "rank_moments",
-    "nearest_rows",
-    "list_similarity",
-    "second_order_similarity",
-    "cknna_terms",
-    "best_partners",
-    "multiple_correlations",
-    "match_neurons",
-    "aligned_cosines",
 )
 # Operators of the host: assignments of neurons, from products that the device has computed.
 HOST = ("best_assignments",)
@@ -91,7 +69,7 @@ def _grids() -> dict[tuple[str, str], list[str]]:
 
 
 def _line(name: str, option: str, operators: Sequence[str], kernels_alone: bool = False) -> str:
-    composed = any(name in CUDA_COMPOSED for name in operators)
+    composed = any(name not in (*CUDA_KERNELS, *HOST) for name in operators)
     on_cpu = on_cuda = "kernels" if operators else "torch's operations"
     if composed and not kernels_alone:
         kernels = any(name in CUDA_KERNELS for name in operators)

@@ -29,12 +29,10 @@ _calling = threading.Lock()  # a handle has one stream at a time
 
 
 def eigh(matrices: Tensor) -> tuple[Tensor, Tensor]:
-    """Return eigenvalues and eigenvectors as `torch.linalg.eigh`, of which this is a faster form.
-
-    ``matrices`` is ``[..., k, k]``, float32 or float64, of which the lower triangles are read. The
-    eigenvalues ``[..., k]`` ascend, and each column of ``[..., k, k]`` is an eigenvector; NaN,
-    infinity and an algorithm that does not converge raise a torch.linalg.LinAlgError.
-    """
+    """Return eigenvalues and eigenvectors as `torch.linalg.eigh` does, but sooner."""
+    # ``matrices`` is ``[..., k, k]``, float32 or float64, of which the lower triangles are read.
+    # The eigenvalues ``[..., k]`` ascend, and each column of ``[..., k, k]`` is an eigenvector;
+    # NaN, infinity and an algorithm that does not converge raise a torch.linalg.LinAlgError.
     solver = _Solver.of(matrices.device) if _is_looped(matrices) else None
     solved = solver.solve(matrices.flatten(0, -3)) if solver is not None else None
     if solved is None:

@@ -119,11 +119,9 @@ def _read(
 
 
 def _values(products: Tensor, crossed: Tensor, sums: Tensor, estimator: str, n: int) -> Tensor:
-    """Return the estimates of csrc/core/math/hsic_math.h.
-
-    ``crossed`` are the products of two layers' row sums, ``sums`` the sums of all entries. For the
-    unbiased estimator the diagonals are 0.
-    """
+    """Return the estimates of csrc/core/math/hsic_math.h."""
+    # ``crossed`` are the products of two layers' row sums, ``sums`` the sums of all entries. For
+    # the unbiased estimator the diagonals are 0.
     totals = sums[:, None] * sums
     if estimator == "product":
         return products

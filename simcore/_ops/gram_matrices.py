@@ -13,14 +13,12 @@ ROUNDING = 16 * torch.finfo(torch.float64).eps  # of an entry, relative to the l
 
 
 def terms_of_matrices(sides: Sides, estimator: str, scaled: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the HSIC of all pairs of layers, and of every layer with itself.
-
-    Matrices are divided by their largest entries, which stays so where the terms are ``scaled``.
-    With centred matrices, biased HSIC is the mean product of their entries, but for a factor. The
-    unbiased estimator (Song et al. 2012, equation 5) is the same sum for matrices without diagonal
-    that are centred as Székely and Rizzo 2014 do, over n (n - 3). A matrix whose entries vary by no
-    more than rounding has an HSIC of 0.
-    """
+    """Return the HSIC of all pairs of layers, and of every layer with itself."""
+    # Matrices are divided by their largest entries, which stays so where the terms are ``scaled``.
+    # With centred matrices, biased HSIC is the mean product of their entries, but for a factor. The
+    # unbiased estimator (Song et al. 2012, equation 5) is the same sum for matrices without
+    # diagonal that are centred as Székely and Rizzo 2014 do, over n (n - 3). A matrix whose entries
+    # vary by no more than rounding has an HSIC of 0.
     n = sides.n
     centred, largest = zip(
         *(centred_gram(gram, estimator) for gram in grams_of(sides)), strict=True
@@ -45,10 +43,8 @@ def grams_of(sides: Sides) -> Iterator[Tensor]:
 
 
 def centred_gram(gram: Tensor, estimator: str) -> tuple[Tensor, Tensor]:
-    """Return the centred matrix over its largest entry, or zeros if it is constant, and the entry.
-
-    The sums of products of two such matrices are their HSIC, up to a factor.
-    """
+    """Return the centred matrix over its largest entry, zeros if constant, and the entry."""
+    # The sums of products of two such matrices are their HSIC, up to a factor.
     n = len(gram)
     largest = gram.abs().max().clamp(min=torch.finfo(torch.float64).tiny)  # []
     scaled = gram / largest

@@ -127,10 +127,8 @@ def _length(row: Tensor) -> Tensor:
 def _mean_cosine(
     slabs: Sequence[Tensor], direction: Tensor, length: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Return the mean cosine of rows to a direction, and the number of rows of zeros.
-
-    ``length`` is the length of the mean row: nan where it is zero up to rounding.
-    """
+    """Return the mean cosine of rows to a direction, and the number of rows of zeros."""
+    # ``length`` is the length of the mean row: nan where it is zero up to rounding.
     cosines, lengths, zeros = [], [], []
     for slab in slabs:
         rows = slab.double()

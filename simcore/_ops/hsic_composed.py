@@ -117,10 +117,8 @@ def _stack(numbers: list[int], layers: list[Tensor], entries: int) -> _Stack:
 
 
 def in_order(groups: Sequence[Sequence[int]], values: Tensor) -> Tensor:
-    """Return values of the layers of all groups ``[L, ...]`` in the order of the layers.
-
-    Groups are the numbers of layers of one width. An index of numbers would wait for the device.
-    """
+    """Return values of the layers of all groups ``[L, ...]`` in the order of the layers."""
+    # Groups are the numbers of layers of one width. An index of numbers would wait for the device.
     if len(groups) == 1:
         return values
     numbers = [number for group in groups for number in group]
@@ -144,10 +142,8 @@ def _groups(pairs: list[tuple[int, int]], sizes: list[int], room: int) -> Iterat
 def _feature_squares(
     layers: Sequence[Tensor], count_x: int, dtype: torch.dtype, bound: int
 ) -> tuple[Tensor, list[_Stack]]:
-    """Return ``||Xc'Yc||_F^2`` ``[L, L]`` of the pairs that a result has, and the layers' stacks.
-
-    Squares are in units of the layers' powers.
-    """
+    """Return ``||Xc'Yc||_F^2`` ``[L, L]`` of the pairs of a result, and the layers' stacks."""
+    # Squares are in units of the layers' powers.
     pairs = pairs_of(count_x, len(layers))
     n, widths = len(layers[0]), [layer.shape[1] for layer in layers]
     sizes = product_bytes(widths, pairs)
@@ -250,10 +246,8 @@ def composed_terms(
 
 
 def _estimates(products: Tensor, estimator: str, n: int, diagonals: Callable[[], Tensor]) -> Tensor:
-    """Return the estimates of csrc/core/math/hsic_math.h, whose row sums are 0 for centred layers.
-
-    Without its diagonal d, row i of a Gram matrix sums to ``-d_i``.
-    """
+    """Return the estimates of csrc/core/math/hsic_math.h; row sums of centred layers are 0."""
+    # Without its diagonal d, row i of a Gram matrix sums to ``-d_i``.
     if estimator == "product":
         return products
     if estimator == "biased":
@@ -273,10 +267,8 @@ def _choice(
     precision: str,
     max_memory: int,
 ) -> str:
-    """Return the form of `composed_terms` to take, or "" for the kernels.
-
-    Kernels alone have the lower precision; float64 layers have none.
-    """
+    """Return the form of `composed_terms` to take, or "" for the kernels."""
+    # Kernels alone have the lower precision; float64 layers have none.
     if kernel != "linear" or method == "feature":
         return method if method == "feature" else ""
     wide = any(layer.dtype == torch.float64 for layer in (*x, *y))

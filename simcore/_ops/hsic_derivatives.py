@@ -17,8 +17,7 @@ from torch import Tensor
 from simcore._grid.memory import memory_bound
 from simcore._grid.one_operator import has_tangent, is_followed, one_operator
 from simcore._ops.hsic import hsic_terms
-from simcore._ops.hsic_gradients import Blocks, LinearHsic, fitting_blocks
-from simcore._ops.hsic_kernel_gradients import KernelHsic
+from simcore._ops.hsic_gradients import Blocks, KernelHsic, LinearHsic, fitting_blocks
 
 Terms = tuple[Tensor, Tensor, Tensor]
 MEMORY_OPTION = 4  # the place of max_memory among the options of hsic_terms
@@ -31,12 +30,10 @@ class DifferentiableTerms(torch.autograd.Function):
 
     @staticmethod
     def forward(count_x: int, options: tuple[Any, ...], *layers: Tensor) -> Terms:
-        """Run the operator without its derivative."""
         return _below_autograd(layers[:count_x], layers[count_x:], *options)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Terms) -> None:
-        """Keep the layers for the derivatives."""
         ctx.count_x, ctx.options, *layers = inputs
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*layers)
@@ -44,7 +41,6 @@ class DifferentiableTerms(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor | None) -> tuple[Any, ...]:
-        """Return the gradients of the layers that need one."""
         layers = list(ctx.saved_tensors)
         weights = _pair_weights(grads, len(layers), ctx.count_x, layers[0])
         wanted = list(ctx.needs_input_grad[2:])
@@ -79,11 +75,9 @@ def _below_autograd(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> 
 
 
 def differentiable_hsic_terms(x: Sequence[Tensor], y: Sequence[Tensor], *options: Any) -> Terms:
-    """Run `hsic_terms` in the form that autograd, torch.func and torch.compile can differentiate.
-
-    The operator finds its derivative under autograd and torch.compile, in half the time of an
-    autograd.Function, which the transforms of torch.func need.
-    """
+    """Run `hsic_terms` in a form that autograd, torch.func and torch.compile differentiate."""
+    # The operator finds its derivative under autograd and torch.compile, in half the time of an
+    # autograd.Function, which the transforms of torch.func need.
     if torch._C._are_functorch_transforms_active() and not torch.compiler.is_compiling():
         terms: Terms = DifferentiableTerms.apply(len(x), options, *x, *y)
         return terms
@@ -112,10 +106,8 @@ def _require_linear(kernel: str) -> None:
 
 
 def _pair_weights(grads: Sequence[Tensor | None], count: int, count_x: int, like: Tensor) -> Tensor:
-    """Return the symmetric ``w`` with ``d loss = sum_ab w_ab / 2 * d HSIC(a, b)``.
-
-    ``w`` is float64 ``[count, count]``; ``grads`` are the gradients of the loss by xy, xx and yy.
-    """
+    """Return the symmetric ``w`` with ``d loss = sum_ab w_ab / 2 * d HSIC(a, b)``."""
+    # ``w`` is float64 ``[count, count]``; ``grads`` are the gradients of the loss by xy, xx and yy.
     count_y = count - count_x or count
     shapes = ((count_x, count_y), (count_x,), (count_y,))
     xy, xx, yy = (

@@ -87,11 +87,9 @@ def gram_rows(on_cpu: bool) -> int:
 def gram_side(
     n: int, widths: Sequence[int], item: int, bound: int, on_cpu: bool = True
 ) -> tuple[int, int, bool, int]:
-    """Return the side of tiles of linear Gram matrices, and the bytes that are taken.
-
-    The third value says whether the centred layers are held; else their rows are read for each
-    tile. The last one is the number of entries that are read at a time.
-    """
+    """Return the side of tiles of linear Gram matrices, and the bytes that are taken."""
+    # The third value says whether the centred layers are held; else their rows are read for each
+    # tile. The last one is the number of entries that are read at a time.
     whole, fixed = item * n * sum(widths), 8 * len(widths) ** 2
     most = min(n, gram_rows(on_cpu))
     # Narrow layers are read together: as many as a cache holds, or few launches read.

@@ -53,11 +53,9 @@ class Wanted:
         return int((values.cumsum(0) < self.share * total).sum()) + 1
 
     def at_least(self, values: Tensor, total: float, squares: float) -> float:
-        """Return a lower bound of the count, of which the first values are known.
-
-        The k - i values that follow the first i sum to S, and their squares to Q at most:
-        ``(k - i) Q >= S^2`` by Cauchy and Schwarz.
-        """
+        """Return a lower bound of the count, of which the first values are known."""
+        # The k - i values that follow the first i sum to S, and their squares to Q at most: ``(k -
+        # i) Q >= S^2`` by Cauchy and Schwarz.
         if self.share is None:
             return float(self.cut)
         missing = self.share * total - float(values.sum())
@@ -104,7 +102,6 @@ class _Space:
         return (rows / shape[1] ** 0.5).to(self.matrix.device)
 
     def grow(self) -> None:
-        """Add a block of columns."""
         old, self.columns = self.columns, self.columns + BLOCK
         basis = self.vectors[: self.columns]  # [columns, m]
         product = basis[old:] @ self.matrix  # [BLOCK, m]
@@ -134,13 +131,11 @@ class _Space:
 
 
 def leading_eigenvectors(matrix: Tensor, wanted: Wanted) -> tuple[Tensor, Tensor] | None:
-    """Return the leading eigenvalues and eigenvectors of a covariance, or None.
-
-    ``matrix`` ``[m, m]`` is float64, symmetric and positive semidefinite; the eigenvalues ``[k]``
-    descend, and the eigenvectors are ``[m, k]``. The result is None where k would exceed
-    ``MOST_KEPT m``, or where ``MOST_COLUMNS m`` columns do not prove k and the space of the
-    eigenvectors to the bound that the module states.
-    """
+    """Return the leading eigenvalues and eigenvectors of a covariance, or None."""
+    # ``matrix`` ``[m, m]`` is float64, symmetric and positive semidefinite; the eigenvalues ``[k]``
+    # descend, and the eigenvectors are ``[m, k]``. The result is None where k would exceed
+    # ``MOST_KEPT m``, or where ``MOST_COLUMNS m`` columns do not prove k and the space of the
+    # eigenvectors to the bound that the module states.
     total = float(matrix.trace())
     squares = float(torch.linalg.vector_norm(matrix)) ** 2
     most_kept = len(matrix) * MOST_KEPT
@@ -211,10 +206,8 @@ def _proven_error(
 def _kept(
     matrix: Tensor, wanted: Wanted, ritz: _Ritz, most: int, total: float, error: float
 ) -> tuple[int | None, Tensor | None]:
-    """Return the number of components to keep, at most `most`, and the spectrum if it was needed.
-
-    The number is None where it is not certain. `error` bounds ``||R||_F`` of the leading pairs.
-    """
+    """Return how many components to keep, at most `most`, and the spectrum if it was needed."""
+    # The number is None where it is not certain. `error` bounds ``||R||_F`` of the leading pairs.
     values = ritz.values[:most]
     least = wanted.least * float(values[0])
 
@@ -235,11 +228,9 @@ def _kept(
 def _uncounted(
     matrix: Tensor, values: Tensor, least: float, total: float
 ) -> Iterator[tuple[float, float, Tensor | None]]:
-    """Yield bounds of the sum of the eigenvalues that do not count, sharper and dearer ones last.
-
-    `values` are Ritz values, which are at most the eigenvalues in their places. The last bounds
-    come with the spectrum that they are of.
-    """
+    """Yield bounds of the sum of the eigenvalues that do not count, the sharp and dear last."""
+    # `values` are Ritz values, which are at most the eigenvalues in their places. The last bounds
+    # come with the spectrum that they are of.
     top, bottom = least * (1 + AT_THE_EDGE), least * (1 - AT_THE_EDGE)
     counted = values[values > top]
     most = total - float(counted.sum())

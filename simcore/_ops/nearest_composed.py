@@ -119,12 +119,11 @@ def _squares(rows: Tensor) -> Tensor:
 
 
 class _Keys:
-    """Keys that order the rows by their distances, up to rounding; the smallest is the nearest.
+    """Keys that order the rows by their distances, up to rounding; the smallest is the nearest."""
 
-    With c the centred rows, the key of row j to row i is ``bias_j - c_i'c_j``: half a squared
-    distance (euclidean, cosine) less ``|c_i|^2 / 2``, or minus an inner product and a number that
-    depends on i alone.
-    """
+    # With c the centred rows, the key of row j to row i is ``bias_j - c_i'c_j``: half a squared
+    # distance (euclidean, cosine) less ``|c_i|^2 / 2``, or minus an inner product and a number that
+    # depends on i alone.
 
     def __init__(self, rows: Rows) -> None:
         self.rows = rows
@@ -172,11 +171,9 @@ class _Keys:
 
 
 def _nearest(d: Tensor, index: Tensor, equal: Tensor, n: int, k: int) -> tuple[Tensor, Tensor]:
-    """Return the numbers and distances of the k nearest of ``index`` ``[rows, m]``, nearest first.
-
-    Sorted distances that differ by at most ``equal`` from the one before them form a group, in
-    which the lower number comes first.
-    """
+    """Return numbers and distances of the k nearest of ``index`` ``[rows, m]``, nearest first."""
+    # Sorted distances that differ by at most ``equal`` from the one before them form a group, in
+    # which the lower number comes first.
     ordered, places = d.sort(1)  # [rows, m] each
     numbers = index.gather(1, places)
     steps = ordered.diff() > equal.gather(1, places)[:, 1:]  # [rows, m - 1]
@@ -189,13 +186,11 @@ def _nearest(d: Tensor, index: Tensor, equal: Tensor, n: int, k: int) -> tuple[T
 def _by_keys(
     rows: Rows, k: int, tile_rows: int, count: int | None = None, with_distances: bool = True
 ) -> Iterator[tuple[slice, Tensor, Tensor, Tensor]]:
-    """Yield tiles, their k nearest rows and distances, and which rows need all distances.
-
-    The tiles are of the first ``count`` rows; default all. On the CPU, keys that differ by more
-    than their rounding are the order, so that few rows have other candidates than their k nearest;
-    float32 keys tell most rows of one length apart, float64 keys most of the rest. Distances that
-    nobody wants are 0 there.
-    """
+    """Yield tiles, their k nearest rows and distances, and which rows need all distances."""
+    # The tiles are of the first ``count`` rows; default all. On the CPU, keys that differ by more
+    # than their rounding are the order, so that few rows have other candidates than their k
+    # nearest; float32 keys tell most rows of one length apart, float64 keys most of the rest.
+    # Distances that nobody wants are 0 there.
     n = len(rows.values)
     keys = _Keys(rows)
     for tile in tiles(n if count is None else count, tile_rows):
@@ -258,12 +253,10 @@ def _by_distances(rows: Rows, places: Tensor, k: int) -> tuple[Tensor, Tensor]:
 def nearest_of_first(
     layer: Tensor, count: int, k: int, metric: str, bound: int
 ) -> tuple[Tensor, Tensor]:
-    """Return the k nearest of all other rows for the first ``count`` rows, ``[count, k]`` int64.
-
-    -1 everywhere if no row differs from another. The second value is the share of these rows whose
-    k-th neighbour and the next one are equally far. Entries are not checked. The layer counts as
-    allocated memory.
-    """
+    """Return the k nearest of all other rows for the first ``count`` rows, ``[count, k]`` int64."""
+    # -1 everywhere if no row differs from another. The second value is the share of these rows
+    # whose k-th neighbour and the next one are equally far. Entries are not checked. The layer
+    # counts as allocated memory.
     n, width = layer.shape
     held = layer.nbytes + 40 * n * width + 64 * n
     purpose = f"the neighbours of {count} of {n} rows"

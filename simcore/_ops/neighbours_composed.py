@@ -40,10 +40,7 @@ def _mirrored(grid: Tensor, diagonal: float) -> Tensor:
 
 
 def _places(own: Tensor, others: Tensor, n: int) -> Tensor:
-    """Return the places of ``others`` ``[rows, L, k]`` in the lists ``[rows, k]``; 0 for none.
-
-    Places are from 1 on.
-    """
+    """Return the places, from 1 on, of ``others`` ``[rows, L, k]`` in ``[rows, k]``; 0 for none."""
     rows, k = own.shape
     table = torch.zeros((rows, n), dtype=torch.int32, device=own.device)
     ranks = torch.arange(1, k + 1, dtype=torch.int32, device=own.device)
@@ -105,12 +102,10 @@ _AGREEMENTS: dict[str, Callable[[Tensor], Tensor]] = {
 
 @dataclass(frozen=True)
 class _Members:
-    """Cosine distances of some rows to members, and where the neighbours are among them.
+    """Cosine distances of some rows to members, and where the neighbours are among them."""
 
-    ``distances`` is ``[rows, L, members]``; ``places`` ``[rows, L, k]`` are the members that are
-    the neighbours of the row in each layer.
-    """
-
+    # ``distances`` is ``[rows, L, members]``; ``places`` ``[rows, L, k]`` are the members that are
+    # the neighbours of the row in each layer.
     distances: Tensor
     places: Tensor
 
@@ -160,10 +155,8 @@ def second_order_similarity(
 
 
 def _cosines(members: _Members, a: int, others: slice, fresh: Tensor) -> Tensor:
-    """Return the cosines of layer a with ``others``, ``[rows, others]``.
-
-    ``fresh`` ``[rows, others, k]`` says which neighbours in the others are none in layer a.
-    """
+    """Return the cosines of layer a with ``others``, ``[rows, others]``."""
+    # ``fresh`` ``[rows, others, k]`` says which neighbours in the others are none in layer a.
     one = slice(a, a + 1)
     places, their_places = members.places[:, one], members.places[:, others]
     own = members.distances[:, one].expand(-1, their_places.shape[1], -1).gather(2, their_places)
@@ -179,12 +172,10 @@ def _cosines(members: _Members, a: int, others: slice, fresh: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class _Edges:
-    """The neighbours of the layers of a side, with inner products less their mean.
+    """The neighbours of the layers of a side, with inner products less their mean."""
 
-    ``index``, ``values`` and ``mutual`` (whether a row is a neighbour of its neighbour) are
-    ``[L, n, k]``, ``mean`` is ``[L]``; values are in units of a power of two of each layer.
-    """
-
+    # ``index``, ``values`` and ``mutual`` (whether a row is a neighbour of its neighbour) are ``[L,
+    # n, k]``, ``mean`` is ``[L]``; values are in units of a power of two of each layer.
     index: Tensor
     values: Tensor
     mean: Tensor
@@ -262,11 +253,9 @@ def cknna_terms(
 def _hsic(
     x: _Edges, a: int, y: _Edges, others: slice, biased: bool, rows: int
 ) -> tuple[Tensor, Tensor]:
-    """Return HSIC of layer a of x with ``others`` of y, and of these with layer a, ``[others]``.
-
-    With M the common neighbours, ``A = mean M + A'`` and B alike: sums of M are of whole numbers,
-    hence exact, and the entries of A' and B' are small where inner products hardly differ.
-    """
+    """Return HSIC of layer a of x with ``others`` of y, and of these with layer a, ``[others]``."""
+    # With M the common neighbours, ``A = mean M + A'`` and B alike: sums of M are of whole numbers,
+    # hence exact, and the entries of A' and B' are small where inner products hardly differ.
     n = x.index.shape[1]
     index = y.index[others]  # [others, n, k]
     places = torch.empty(index.shape, dtype=torch.int64, device=index.device)
@@ -304,12 +293,10 @@ def _hsic(
 
 @dataclass(frozen=True)
 class _Part:
-    """A matrix that has entries at common neighbours alone, for some pairs of layers.
+    """A matrix that has entries at common neighbours alone, for some pairs of layers."""
 
-    ``entries`` ``[pairs, n, k]``, ``rows`` ``[pairs, n]`` their sums, ``total`` and ``trace``
-    ``[pairs]``: the sum of all, and the sum of entries between mutual neighbours.
-    """
-
+    # ``entries`` ``[pairs, n, k]``, ``rows`` ``[pairs, n]`` their sums, ``total`` and ``trace``
+    # ``[pairs]``: the sum of all, and the sum of entries between mutual neighbours.
     entries: Tensor
     rows: Tensor
     total: Tensor
@@ -319,10 +306,8 @@ class _Part:
 def _estimate(
     a: _Part, b: _Part, trace: Tensor, neighbour: Tensor, n: int, biased: bool, back: bool
 ) -> Tensor:
-    """Return the estimate of HSIC as csrc/core/math/hsic_math.h has it, ``[pairs]``.
-
-    ``1'A B 1`` is the sum of the entries of A times the row sums of B at their columns.
-    """
+    """Return the estimate of HSIC as csrc/core/math/hsic_math.h has it, ``[pairs]``."""
+    # ``1'A B 1`` is the sum of the entries of A times the row sums of B at their columns.
 
     def product(one: _Part, other: _Part) -> Tensor:
         at_columns = other.rows.gather(1, neighbour).view_as(one.entries)  # [pairs, n, k]

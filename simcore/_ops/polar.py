@@ -68,21 +68,17 @@ def _best_quintic(low: float, high: float) -> tuple[tuple[float, float, float], 
 
 
 def nuclear_norms_of(m: Tensor) -> Tensor:
-    """Return the nuclear norms of matrices ``[B, k, l]``, float64.
-
-    On the CPU LAPACK is the faster form, and for float64 matrices the more accurate one.
-    """
+    """Return the nuclear norms of matrices ``[B, k, l]``, float64."""
+    # On the CPU LAPACK is the faster form, and for float64 matrices the more accurate one.
     if m.dtype == torch.float64 or m.device.type == "cpu":
         return torch.linalg.svdvals(m).sum(-1, dtype=torch.float64)  # [B]
     return iterated_norms(m)
 
 
 def iterated_norms(m: Tensor) -> Tensor:
-    """Return the nuclear norms of float32 matrices by `polar_steps`.
-
-    Beside the rounding of float32 products, their error is at most
-    ``error ||M||_* + lowest rank(M) ||M||_F``.
-    """
+    """Return the nuclear norms of float32 matrices by `polar_steps`."""
+    # Beside the rounding of float32 products, their error is at most ``error ||M||_* + lowest
+    # rank(M) ||M||_F``.
     if m.shape[1] > m.shape[2]:
         m = m.mT
     norms = torch.linalg.vector_norm(m, dim=(1, 2), keepdim=True, dtype=torch.float64)  # [B, 1, 1]

@@ -23,7 +23,6 @@ BLOCK_BYTES = {"cpu": 2**23, "cuda": 2**28}
 def row_pairs(
     x: Sequence[Tensor], y: Sequence[Tensor], measure: str, max_memory: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Compute ``simcore::row_pairs``. Entries are not checked."""
     shape = len(x), len(y) or len(x)
     zeros = torch.zeros(len(x) + len(y), dtype=torch.int64, device=x[0].device)
     sums = torch.zeros(shape, dtype=torch.float64, device=x[0].device)
@@ -56,12 +55,10 @@ def blocks_of_rows(
     *,
     refuse: bool = True,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yield some rows of all layers of x, and of y (or of x again), ``[L, rows, p]`` float64.
-
-    ``pairs`` is the number of float64 arrays ``[rows, Lx, Ly]`` that the caller makes of them, and
-    ``copies`` the number of blocks: these rows, what is divided by their lengths, and one more
-    copy. Unless it may ``refuse``, single rows are yielded where not even these fit.
-    """
+    """Yield some rows of all layers of x, and of y (or of x again), ``[L, rows, p]`` float64."""
+    # ``pairs`` is the number of float64 arrays ``[rows, Lx, Ly]`` that the caller makes of them,
+    # and ``copies`` the number of blocks: these rows, what is divided by their lengths, and one
+    # more copy. Unless it may ``refuse``, single rows are yielded where not even these fit.
     bound = memory_bound(max_memory, x[0])
     count_x, count_y = len(x), len(y) or len(x)
     row_bytes = 8 * (copies * (len(x) + len(y)) * x[0].shape[1] + pairs * count_x * count_y)
@@ -77,10 +74,8 @@ def blocks_of_rows(
 
 
 def directions(block: Tensor) -> tuple[Tensor, Tensor]:
-    """Return rows of length 1, zeros for rows of zeros, and which rows are not zeros ``[L, rows]``.
-
-    Rows are divided by their largest entry first: their squares stay in the range of float64.
-    """
+    """Return rows of length 1, zeros for rows of zeros, and which are not zeros ``[L, rows]``."""
+    # Rows are divided by their largest entry first: their squares stay in the range of float64.
     largest = block.abs().amax(-1, keepdim=True)  # [L, rows, 1]
     some = largest > 0
     block = block / torch.where(some, largest, 1.0)
@@ -106,10 +101,8 @@ def _different_labels(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int)
 
 
 def _divergences(p: Tensor, q: Tensor) -> Tensor:
-    """Return the sums over rows of the Jensen-Shannon divergences of all pairs, base 2.
-
-    ``JSD(p, q) = H(m) - (H(p) + H(q)) / 2`` with the entropy H and ``m = (p + q) / 2``.
-    """
+    """Return the sums over rows of the Jensen-Shannon divergences of all pairs, base 2."""
+    # ``JSD(p, q) = H(m) - (H(p) + H(q)) / 2`` with the entropy H and ``m = (p + q) / 2``.
     means = (_negative_entropy(p)[:, None] + _negative_entropy(q)) / 2  # [Lx, Ly]
     return means - torch.stack([_negative_entropy((one + q) / 2) for one in p])
 

@@ -43,7 +43,7 @@ def _reciprocals(s: Tensor) -> Tensor:
 
 
 def _decompose(layers: Sequence[Tensor], standardize: bool) -> tuple[Tensor, Tensor, Tensor]:
-    """Return thin SVDs of layers of one shape and dtype: ``[B, n, r]``, ``[B, r]``, ``[B, r, p]``.
+    """Return thin SVDs of layers of one shape and dtype, ``[B, n, r]``, ``[B, r]``, ``[B, r, p]``.
 
     As on the CPU (csrc/torch), float64 layers get an SVD. Other layers get the eigenvectors of the
     smaller of x x' and x' x: squaring loses only singular values that the rank rule cuts.
@@ -265,11 +265,9 @@ def singular_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _composed_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return thin SVDs of ``[B, k, l]``.
-
-    float32 matrices get one symmetric eigenproblem each, in float64: on a CUDA device torch
-    decomposes matrices one by one, and eigenproblems are solved in batches.
-    """
+    """Return thin SVDs of ``[B, k, l]``."""
+    # float32 matrices get one symmetric eigenproblem each, in float64: on a CUDA device torch
+    # decomposes matrices one by one, and eigenproblems are solved in batches.
     if m.dtype == torch.float64:
         return torch.linalg.svd(m, full_matrices=False)
     if m.shape[1] > m.shape[2]:
@@ -279,11 +277,9 @@ def _composed_systems(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _by_eigenvectors(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return thin SVDs of float32 matrices ``[B, k, l]``, k <= l, from eigenvectors of ``M M'``.
-
-    With P the eigenvectors, ``P' M = diag(s) V'``. Squares in float64 keep all singular values that
-    float32 products determine; where some are 0 beside the largest, V needs the SVD.
-    """
+    """Return thin SVDs of float32 matrices ``[B, k, l]``, k <= l, from eigenvectors of ``M M'``."""
+    # With P the eigenvectors, ``P' M = diag(s) V'``. Squares in float64 keep all singular values
+    # that float32 products determine; where some are 0 beside the largest, V needs the SVD.
     wide = m.double()
     p = eigh(wide @ wide.mT)[1].flip(-1)
     turned = p.mT @ wide
@@ -300,11 +296,9 @@ def _by_eigenvectors(m: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def weighted_mean(
     directions: Tensor, rho: Tensor, kept: Tensor, weighted: Tensor, dtype: torch.dtype
 ) -> tuple[Tensor, Tensor]:
-    """Return ``sum(a rho) / sum(a)`` over the ``kept`` rows of ``directions`` ``[..., r, k]``.
-
-    The second value is its error, as in csrc/torch/composed/pwcca.cpp; ``dtype`` is that of the
-    bases.
-    """
+    """Return ``sum(a rho) / sum(a)`` over the ``kept`` rows of ``directions`` ``[..., r, k]``."""
+    # The second value is its error, as in csrc/torch/composed/pwcca.cpp; ``dtype`` is that of the
+    # bases.
     parts = directions @ weighted
     a = parts.abs().sum(-1).double()
     total = (a * kept).sum(-1)
@@ -342,12 +336,10 @@ def _basis_side(
 def pwcca(
     u_x: Sequence[Tensor], weighted_x: Sequence[Tensor], u_y: Sequence[Tensor], max_memory: int
 ) -> tuple[Tensor, Tensor]:
-    """Compute ``simcore::pwcca`` by batches of `singular_systems`, one for both directions.
-
-    Widths are filled up with columns of zeros only if ``small_svd`` decomposes the products, which
-    never rotates columns of zeros. LAPACK may mix them with directions that have no correlation but
-    a weight.
-    """
+    """Compute ``simcore::pwcca`` by batches of `singular_systems`, one for both directions."""
+    # Widths are filled up with columns of zeros only if ``small_svd`` decomposes the products,
+    # which never rotates columns of zeros. LAPACK may mix them with directions that have no
+    # correlation but a weight.
     everything = [*u_x, *weighted_x, *u_y]
     dtype = functools.reduce(torch.promote_types, [t.dtype for t in everything])
     widest = _padded(max(basis.shape[1] for basis in (*u_x, *u_y)))

@@ -18,10 +18,8 @@ def rows_that_fit(bound: int, held: int, of_row: int, n: int, purpose: str) -> i
 
 
 def side_that_fits(bound: int, held: int, of_row: int, of_entry: int, n: int, purpose: str) -> int:
-    """Return the side of square tiles of n rows and columns.
-
-    ``held + side * of_row + side**2 * of_entry`` bytes are within ``bound``.
-    """
+    """Return the side of square tiles of n rows and columns."""
+    # ``held + side * of_row + side**2 * of_entry`` bytes are within ``bound``.
     side = min(n, LEAST_SIDE)
     least = side * of_row + side**2 * of_entry
     require_memory(held + least, bound, purpose)
@@ -31,5 +29,4 @@ def side_that_fits(bound: int, held: int, of_row: int, of_entry: int, n: int, pu
 
 
 def tiles(n: int, rows: int) -> Iterator[slice]:
-    """Yield slices of ``rows`` of n numbers each; the last may be shorter."""
     return (slice(start, min(start + rows, n)) for start in range(0, n, rows))

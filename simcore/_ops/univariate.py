@@ -88,10 +88,8 @@ def _row_sums(columns: Tensor, order: Tensor) -> Tensor:
 
 
 def _pair_sums(ranks: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return ``sum of |x_i - x_j| |y_i - y_j|`` over pairs i < j, ``[L]``.
-
-    The rows of all arguments ``[L, n]`` are in the order of y; ``ranks`` are those of x.
-    """
+    """Return ``sum of |x_i - x_j| |y_i - y_j|`` over pairs i < j, ``[L]``."""
+    # The rows of all arguments ``[L, n]`` are in the order of y; ``ranks`` are those of x.
     count, n = x.shape
     size = _padded(n)
     # Rows without weight, with the last ranks, fill the last block.

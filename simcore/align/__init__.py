@@ -10,11 +10,11 @@ True
 
 from simcore.align._base import (
     Aligner,
+    AlignmentError,
     ConstantRowsError,
     NotFittedError,
     TooFewRowsError,
 )
-from simcore.align._errors import AlignmentError
 from simcore.align._training import Log, Training
 from simcore.align.canonical import CCAAligner, PWCCAAligner, SVCCAAligner
 from simcore.align.grids import GridErrors, align_grid

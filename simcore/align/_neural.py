@@ -102,14 +102,13 @@ class NeuralAligner(Aligner):
 
 
 class _Scaling:
-    """The scaling of columns of B pairs to mean 0 and standard deviation 1; ``[B, 1, p]`` each.
+    """The scaling of columns of B pairs to mean 0 and standard deviation 1; ``[B, 1, p]`` each."""
 
-    The least divisor of a column is `SMALLEST` times the largest standard deviation, so that the
-    rounding errors of a constant column are not magnified.
-
-    Errors are weighted by the variances of the columns of Y, so that the loss is the mean squared
-    error per entry in the units of Y, divided by the mean variance of Y.
-    """
+    # The least divisor of a column is `SMALLEST` times the largest standard deviation, so that the
+    # rounding errors of a constant column are not magnified.
+    #
+    # Errors are weighted by the variances of the columns of Y, so that the loss is the mean squared
+    # error per entry in the units of Y, divided by the mean variance of Y.
 
     def __init__(self, mean_x: Tensor, std_x: Tensor, mean_y: Tensor, std_y: Tensor) -> None:
         self.mean_x, self.std_x, self.mean_y, self.std_y = mean_x, std_x, mean_y, std_y
@@ -167,10 +166,8 @@ def _mean_and_std(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _draw_xavier(module: nn.Module) -> None:
-    """Draw weights and biases of linear layers with variance ``2 / (inputs + outputs)``.
-
-    A bias is a layer of one input, as in the authors' code of Ren et al. 2023.
-    """
+    """Draw weights and biases of linear layers with variance ``2 / (inputs + outputs)``."""
+    # A bias is a layer of one input, as in the authors' code of Ren et al. 2023.
     if isinstance(module, BatchedLinear):
         _, inputs, outputs = module.weight.shape
         nn.init.normal_(module.weight, std=math.sqrt(2 / (inputs + outputs)))

@@ -190,14 +190,11 @@ class _Best:
 
     @property
     def finished(self) -> bool:
-        """Whether no pair is left in training."""
         return all(self.stopped)
 
     def update(self, epoch: int, train: Tensor, heldout: Tensor | None) -> None:
-        """Record the losses of one epoch, ``[B]`` each, and the states of pairs that improved.
-
-        Where no rows are held out, every epoch of finite weights is an improvement.
-        """
+        """Record the losses of one epoch, ``[B]`` each, and the states of pairs that improved."""
+        # Where no rows are held out, every epoch of finite weights is an improvement.
         judged = self._finite().tolist() if heldout is None else heldout.tolist()
         for pair, (train_loss, loss) in enumerate(zip(train.tolist(), judged, strict=True)):
             if self.stopped[pair]:
@@ -241,11 +238,9 @@ def train(
     training: Training,  # checked
     report: Callable[[float], None],  # called with the finished share of the steps
 ) -> list[Log]:
-    """Train every pair's slice of ``network`` to the state of its smallest held-out loss.
-
-    Without held-out rows, the last state is kept. A pair stops if its loss is no longer finite; the
-    others go on.
-    """
+    """Train every pair's slice of ``network`` to the state of its smallest held-out loss."""
+    # Without held-out rows, the last state is kept. A pair stops if its loss is no longer finite;
+    # the others go on.
     n = data.x.shape[1]
     size = min(training.batch_size, n)
     steps = n // size  # a smaller last batch would count its rows more than others

@@ -8,36 +8,30 @@ import torch
 from torch import Tensor
 
 from simcore._grid.accuracy import DIRECTIONS_ARE_FLOAT32, DIRECTIONS_TIE, computed_again
-from simcore._grid.basis import (
-    Basis,
-    loses_weights,
-    per_layer_truncation,
-    warn_unclear_cuts,
-)
+from simcore._grid.basis import Basis, loses_weights, per_layer_truncation, warn_unclear_cuts
 from simcore._grid.finish import warn_caller
-from simcore._grid.groups import Groups
-from simcore._grid.inputs import Array, check_rows
+from simcore._grid.inputs import Array, Groups, check_rows
 from simcore._grid.options import check_choice, check_number
 from simcore.align._base import (
     Aligner,
+    AlignmentError,
     ConstantRowsError,
     TooFewRowsError,
+    alignment_error,
+    with_components,
 )
-from simcore.align._errors import AlignmentError, alignment_error, with_components
 from simcore.basis import bases, truncate_all
 
 Scale = Literal["one", "rho"]
 
 
 class _CanonicalAligner(Aligner):
-    """The map ``g(X) = Xc W_X diag(s) inv(W_Y) + mean(Y)`` over the kept canonical directions.
+    """The map ``g(X) = Xc W_X diag(s) inv(W_Y) + mean(Y)`` over the kept canonical directions."""
 
-    ``inv(W_Y) = (Yc W_Y)^T Yc``, [c, q], regresses Y on its variates: it maps them to the rows
-    nearest to Y. If the number of kept directions is the rank of Y, it is the pseudo-inverse of
-    ``W_Y``. With fewer directions the pseudo-inverse would give the shortest rows that have these
-    variates instead of the nearest.
-    """
-
+    # ``inv(W_Y) = (Yc W_Y)^T Yc``, [c, q], regresses Y on its variates: it maps them to the rows
+    # nearest to Y. If the number of kept directions is the rank of Y, it is the pseudo-inverse of
+    # ``W_Y``. With fewer directions the pseudo-inverse would give the shortest rows that have these
+    # variates instead of the nearest.
     correlations_: Tensor
     x_weights_: Tensor
     y_weights_: Tensor

@@ -11,13 +11,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from simcore._grid.groups import Groups, group_numbers
-from simcore._grid.inputs import Array, Layers, listed
+from simcore._grid.inputs import Array, Groups, Layers, group_numbers, listed
 from simcore._grid.memory import memory_bound
 from simcore._grid.options import check_choice, check_count, check_max_memory
 from simcore._grid.progress import progress_bar
-from simcore.align._base import checked_pair
-from simcore.align._errors import AlignmentError, error_of_rows
+from simcore.align._base import AlignmentError, checked_pair, error_of_rows
 from simcore.align.linear import LeastSquares, check_least_squares
 from simcore.align.pairs import Method, align_pairs, check_groups, split_order
 

@@ -146,12 +146,7 @@ class GradientLinearAligner(NeuralAligner):
 
     LEARNING_RATE = 3e-3
 
-    def __init__(
-        self,
-        *,
-        training: Training | None = None,
-        progress: bool = False,
-    ) -> None:
+    def __init__(self, *, training: Training | None = None, progress: bool = False) -> None:
         self._keep(locals())
 
     def _network(self, p: int, q: int, batch: int, seed: int) -> nn.Module:

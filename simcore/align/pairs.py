@@ -10,17 +10,24 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from simcore._grid.groups import Groups, group_numbers
-from simcore._grid.inputs import LEAST_ROWS, Array, Layers, check_rows, listed
+from simcore._grid.inputs import (
+    LEAST_ROWS,
+    Array,
+    Groups,
+    Layers,
+    check_rows,
+    group_numbers,
+    listed,
+)
 from simcore._grid.options import check_choice, check_count, check_number
 from simcore._grid.progress import progress_bar
 from simcore.align._base import (
     Aligner,
+    AlignmentError,
     ConstantRowsError,
     TooFewRowsError,
     checked_pair,
 )
-from simcore.align._errors import AlignmentError
 from simcore.align._neural import NeuralAligner
 from simcore.align.canonical import CCAAligner, PWCCAAligner, SVCCAAligner
 from simcore.align.linear import GradientLinearAligner, LinearAligner

@@ -2,23 +2,19 @@
 
 selection.py   which modules: names, globs, predicates; outputs or inputs
 wrappers.py    what stands around a model: compiled, data-parallel and generating code
-hooks.py       the hooks; where a forward pass begins and ends
-passes.py      the rows of one forward pass
+hooks.py       the hooks; where a forward pass begins and ends, and its rows
 masks.py       which positions are tokens, and which are padding
 outputs.py     the tensor of a module's output
 axes.py        which of its axes hold the examples and the channels
 pools.py       the rows that a tensor becomes
-reading.py     one output, from the hook to its rows
-sampling.py    a sample of the rows
+reading.py     one output, from the hook to its rows, and a sample of them
 storage.py     rows in memory or in a file
 tape.py        `record` and `Tape`
-batches.py     a batch of a loader, as arguments of a model
+batches.py     a batch of a loader, as arguments of a model; a pass in the middle of a training
 named_grid.py  `compare_layers`
 comparison.py  `compare`
-undisturbed.py a pass in the middle of a training
 history.py     the values of a track, and their file
-scalars.py     loggers of other tools
-track_arguments.py  its arguments, checked
+track_arguments.py  its arguments, checked; loggers of other tools
 track.py       `Track`
 lightning.py   a `Track` as a callback of Lightning
 

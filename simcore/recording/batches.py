@@ -1,9 +1,10 @@
-"""A batch of a loader, as arguments of a model."""
+"""A batch of a loader as arguments of a model, and a pass that leaves no trace in a training."""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -78,3 +79,23 @@ def _positional(model: nn.Module, batch: list[Any] | tuple[Any, ...]) -> list[An
         f"be several of the arguments ({names}) of {type(core).__name__}, got none; such as "
         "lambda model, batch: model(batch[0])"
     )
+
+
+@contextmanager
+def undisturbed(model: nn.Module) -> Iterator[None]:
+    """Evaluate `model` without gradients inside the block; restore modes and random states.
+
+    The global random states of the CPU and of the CUDA devices of the model are restored.
+    """
+    modes = [(module, module.training) for module in model.modules()]
+    devices = {tensor.device for tensor in (*model.parameters(), *model.buffers())}
+    devices.add(device_of(model) or torch.device("cpu"))
+    cuda = sorted({device.index or 0 for device in devices if device.type == "cuda"})
+    # Not inference mode: training must be able to use tensors that a module caches here.
+    with torch.random.fork_rng(cuda), torch.no_grad():
+        model.eval()
+        try:
+            yield
+        finally:
+            for module, training in modes:
+                module.training = training

@@ -18,16 +18,10 @@ from simcore._result import Comparison
 from simcore.minibatch import MinibatchCKA
 from simcore.recording.batches import Forward, call
 from simcore.recording.masks import Given
-from simcore.recording.named_grid import (
-    Question,
-    answers,
-    names_in_errors,
-    read_questions,
-)
+from simcore.recording.named_grid import Question, answers, names_in_errors, read_questions
 from simcore.recording.outputs import Select
 from simcore.recording.pools import MANY_ROWS, Pool
-from simcore.recording.reading import Reading
-from simcore.recording.sampling import Sampler
+from simcore.recording.reading import Reading, Sampler
 from simcore.recording.selection import Chooser
 from simcore.recording.storage import Budget, MemoryStore
 from simcore.recording.tape import Tape
@@ -132,14 +126,8 @@ def compare(
     >>> result.values.shape, result.rows
     (torch.Size([2, 2]), ('0', '1'))
     """
-    if modules is None:
-        missing = "no modules" if loader is not None else "no loader and no modules"
-        raise TypeError(
-            "compare: wanted (model_a, model_b, loader, modules), with an iterable of batches as "
-            f"loader and names such as 'encoder.layer.*' as modules, got {missing}"
-        )
     # Check all that can be checked before a model runs.
-    batches = _checked_loader(loader)
+    batches = _checked_loader(loader, modules)
     questions = read_questions(
         compare,
         measure,
@@ -147,7 +135,6 @@ def compare(
         bootstrap=bootstrap,
         permutations=permutations,
         seed=seed,
-        max_memory=None,
         progress=progress,
     )
     if check_flag(streaming, "streaming"):
@@ -177,8 +164,14 @@ def compare(
     return answers(questions, measure, x, others[0] if others else None, names)
 
 
-def _checked_loader(loader: Any) -> Iterable[Any]:
+def _checked_loader(loader: Any, modules: Chooser | None) -> Iterable[Any]:
     """Return the loader; raise a TypeError for one batch, and for an object that gives none."""
+    if modules is None:
+        missing = "no modules" if loader is not None else "no loader and no modules"
+        raise TypeError(
+            "compare: wanted (model_a, model_b, loader, modules), with an iterable of batches as "
+            f"loader and names such as 'encoder.layer.*' as modules, got {missing}"
+        )
     kind = type(loader).__name__
     if isinstance(loader, Tensor | np.ndarray | Mapping | str):
         raise TypeError(f"loader: wanted an iterable of batches, got one {kind}; [batch] is one")
@@ -189,7 +182,6 @@ def _checked_loader(loader: Any) -> Iterable[Any]:
 
 
 def _check_streaming(questions: list[Question], several: bool) -> None:
-    """Raise a ValueError for what needs the rows of all batches."""
     question = questions[0]
     if several or question.measure != "cka" or question.options or question.statistics:
         extra = ", ".join([*question.options, *question.statistics])
@@ -199,7 +191,6 @@ def _check_streaming(questions: list[Question], several: bool) -> None:
 
 
 def _check_examples(pools: Iterable[Pool], question: Question) -> None:
-    """Raise a ValueError for statistics of rows that belong together, which are no examples."""
     for pool in pools:
         if question.statistics and pool in MANY_ROWS:
             raise ValueError(
@@ -210,7 +201,6 @@ def _check_examples(pools: Iterable[Pool], question: Question) -> None:
 
 
 def _forward(given: Forward | Sequence[Forward] | None, place: int) -> Forward:
-    """Return the function that calls the first or the second model."""
     if isinstance(given, Sequence):
         if len(given) != 2:
             raise ValueError(f"forward: wanted one function or two, got {len(given)}")
@@ -222,8 +212,6 @@ def _forward(given: Forward | Sequence[Forward] | None, place: int) -> Forward:
 
 @dataclass
 class _Side:
-    """A model, how it is called, and its tape."""
-
     name: str
     model: nn.Module
     forward: Forward

@@ -15,8 +15,14 @@ import torch
 from torch import Tensor
 
 from simcore._grid.inputs import Array, Layers, NoLayersError, as_layers, listed
-from simcore._grid.measure_options import check_function_options, check_measure_options
-from simcore._grid.options import check_count, check_flag, check_max_memory, did_you_mean
+from simcore._grid.options import (
+    check_count,
+    check_flag,
+    check_function_options,
+    check_max_memory,
+    check_measure_options,
+    did_you_mean,
+)
 from simcore._measures import spelled
 from simcore._result import Comparison
 from simcore.basis import shared_bases
@@ -242,11 +248,11 @@ def read_question(
     measure: Measure,
     options: Mapping[str, Any],
     *,
-    bootstrap: int | None,
-    permutations: int | None,
     seed: int,
-    max_memory: int | None,
-    progress: bool,
+    bootstrap: int | None = None,
+    permutations: int | None = None,
+    max_memory: int | None = None,
+    progress: bool = False,
 ) -> Question:
     """Check everything that can be checked before there are layers.
 

@@ -105,7 +105,6 @@ def _custom(states: Tensor, name: str, pool: Callable[..., Tensor], kept_of: Kep
 
 
 def _drawn(plan: Plan, draw: Draw) -> Plan:
-    """Keep a sample of the rows of a plan."""
     index = draw(plan.shape[0])
     if index is None:
         return plan

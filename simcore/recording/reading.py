@@ -1,14 +1,17 @@
-"""How an output becomes rows."""
+"""How an output becomes rows, and which of them are kept."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from numbers import Integral, Real
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from simcore._grid.options import check_count
 from simcore.recording.axes import (
     CHANNELS,
     LAYERS_FIRST,
@@ -17,14 +20,44 @@ from simcore.recording.axes import (
     axes_of,
     channels_second,
 )
+from simcore.recording.hooks import Pass
 from simcore.recording.outputs import Select, check_select, has_states, states_of, tensors_of
-from simcore.recording.passes import Pass
 from simcore.recording.pools import MANY_ROWS, SPATIAL, Pool, check_pool, plan_rows
-from simcore.recording.sampling import Sampler
 from simcore.recording.selection import Choice
 
 # Larger rows of one call do not wait on an accelerator for the end of the pass.
 WAITING_BYTES = 2**24
+
+
+class Sampler:
+    """Draws rows of each forward pass, the same ones in every layer that has as many rows.
+
+    `sample` is the largest number of rows of a pass, or a share of them in (0, 1); None keeps all.
+    A draw depends on the seed, the number of the pass and the number of its rows alone.
+    """
+
+    def __init__(self, sample: float | None, seed: int) -> None:
+        whole = isinstance(sample, Integral) and not isinstance(sample, bool) and sample >= 1
+        share = isinstance(sample, Real) and not isinstance(sample, Integral) and 0 < sample < 1
+        if sample is not None and not whole and not share:
+            raise ValueError(
+                f"sample: wanted a number of rows or a share in (0, 1), got {sample!r}"
+            )
+        self.sample = sample
+        self.seed = check_count(seed, "seed", 0)
+
+    def draw(self, pass_number: int, rows: int) -> Tensor | None:
+        """Return the indices of the rows to keep in rising order, int64, or None for all."""
+        if self.sample is None:
+            return None
+        if isinstance(self.sample, Integral):
+            wanted = int(self.sample)
+        else:
+            wanted = max(1, round(self.sample * rows))
+        if wanted >= rows:
+            return None
+        rng = np.random.default_rng([self.seed, pass_number, rows])
+        return torch.from_numpy(np.sort(rng.choice(rows, wanted, replace=False)))
 
 
 class Reading:

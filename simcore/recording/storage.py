@@ -75,7 +75,7 @@ class Store(ABC):
         """Return the bytes that `append` and `layers` would need beyond those held."""
         return 0
 
-    def finish(self) -> None:  # noqa: B027
+    def complete(self) -> None:  # noqa: B027
         """Complete what is incomplete; nothing more is appended."""
 
     def discard(self) -> None:  # noqa: B027
@@ -130,7 +130,7 @@ def _joined(chunks: list[Tensor]) -> Tensor:
 class FileStore(Store):
     """Rows in one file of safetensors.
 
-    The rows of each layer go to a temporary file of its own. `finish` joins these files under a
+    The rows of each layer go to a temporary file of its own. `complete` joins these files under a
     temporary name and renames it to `out`, which replaces an older file.
     """
 
@@ -170,7 +170,7 @@ class FileStore(Store):
             with self._files[name].open("ab") as file:
                 file.write(layer.contiguous().view(torch.uint8).numpy().data)
 
-    def finish(self) -> None:
+    def complete(self) -> None:
         """Join the layers in the file, and map it into memory."""
         self._check_whole()
         if self._folder is None:

@@ -12,13 +12,11 @@ from torch import Tensor, nn
 
 from simcore._grid.finish import warn_caller
 from simcore._grid.options import check_flag
-from simcore.recording.hooks import Generate, Listener
+from simcore.recording.hooks import Generate, Listener, Pass
 from simcore.recording.masks import Given
 from simcore.recording.outputs import Select
-from simcore.recording.passes import Pass
 from simcore.recording.pools import Pool
-from simcore.recording.reading import Reading
-from simcore.recording.sampling import Sampler
+from simcore.recording.reading import Reading, Sampler
 from simcore.recording.selection import Choice, Chooser
 from simcore.recording.storage import Budget, FileStore, MemoryStore, Store
 from simcore.recording.wrappers import has_compiled, is_compiled
@@ -205,7 +203,7 @@ class Tape:
         self._listener.detach()
         try:
             self._check_complete()
-            self._store.finish()
+            self._store.complete()
         finally:
             self._store.discard()
 
@@ -304,10 +302,8 @@ class Tape:
         self._passes += 1
 
     def _leave_out(self, first: Pass) -> None:
-        """Take what has no row for each example, and a glob chose, out of the first pass; say so.
-
-        The examples count as in the first argument of the call, if most layers have as many.
-        """
+        """Take what has no row for each example, and a glob chose, out of a first pass; say so."""
+        # The examples count as in the first argument of the call, if most layers have as many.
         chosen, lengths = self._listener.modules, first.first_axes
         odd = {name for name, length in lengths.items() if length != first.examples}
         if 2 * len(odd - first.unfit) < len(lengths.keys() - first.unfit):

@@ -14,14 +14,13 @@ from torch import Tensor, nn
 from simcore._grid.options import check_choice, check_count
 from simcore._measures import MEASURES
 from simcore._optional import import_optional
-from simcore.recording.batches import Forward, call
+from simcore.recording.batches import Forward, call, undisturbed
 from simcore.recording.history import History
 from simcore.recording.masks import Given
 from simcore.recording.named_grid import read_question
 from simcore.recording.outputs import Select
 from simcore.recording.pools import Pool
-from simcore.recording.reading import Reading
-from simcore.recording.sampling import Sampler
+from simcore.recording.reading import Reading, Sampler
 from simcore.recording.selection import Chooser
 from simcore.recording.storage import Budget, MemoryStore
 from simcore.recording.tape import Tape
@@ -38,7 +37,6 @@ from simcore.recording.track_arguments import (
     read_out,
     recorded_steps,
 )
-from simcore.recording.undisturbed import undisturbed
 
 Pairs = Literal["same", "all"]
 
@@ -144,16 +142,7 @@ class Track:
         about: Mapping[str, str | float] | None = None,
         **options: Any,
     ) -> None:
-        self._question = read_question(
-            Track,
-            measure,
-            options,
-            bootstrap=None,
-            permutations=None,
-            seed=seed,
-            max_memory=None,
-            progress=False,
-        )
+        self._question = read_question(Track, measure, options, seed=seed)
         self._named = isinstance(measure, str)
         self.model, self._modules, self.batches = inner_model(model), modules, read_batches(batch)
         self._forward: Forward = forward or call
@@ -285,7 +274,6 @@ class Track:
         self._in_file, self._loaded = False, True
 
     def _check_room(self, start: Layers) -> None:
-        """Raise a ValueError, before the training, if all states do not fit into `max_memory`."""
         states = len(self._own) + 1  # that are held while a step is recorded
         states += any(isinstance(other, nn.Module) for other in self._others.values())
         largest = max(rows.nbytes for rows in start.values())  # is copied where batches are joined
@@ -331,7 +319,6 @@ class Track:
         return torch.cat(grids).flatten()
 
     def _check_fits(self, reference: str, layers: Layers) -> None:
-        """Raise a ValueError unless the layers of a reference can be compared with the model's."""
         names = tuple(layers)
         if self._same and set(names) != set(self.layers):
             raise ValueError(

@@ -1,9 +1,9 @@
-"""The arguments of `simcore.Track`, checked."""
+"""The arguments of `simcore.Track`, checked, and loggers of other tools."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from simcore._grid.options import check_choice, check_count
-from simcore.recording.scalars import Log, log_function
 
 START, PREVIOUS = "start", "previous"
 Layers = Mapping[str, Tensor]
+Log = Callable[[Mapping[str, float], int], object]
 
 
 def plain(value: object) -> Any:
@@ -88,3 +88,29 @@ def read_out(out: str | os.PathLike[str] | None) -> Path | None:
     if place is not None and not place.parent.is_dir():
         raise ValueError(f"out: wanted a folder that exists, got {str(place.parent)!r}")
     return place
+
+
+def log_function(logger: Any) -> Log:
+    """Return a function of numbers by name and of a step that hands them to `logger`.
+
+    A logger has ``add_scalar(name, value, step)`` (TensorBoard's SummaryWriter),
+    ``log_metrics(values, step)`` (loggers of Lightning) or ``log(values, step=step)`` (wandb,
+    trackio, Accelerator), or it is a function ``(values, step)``.
+    """
+    if hasattr(logger, "add_scalar"):
+
+        def add_all(values: Mapping[str, float], step: int) -> None:
+            for name, value in values.items():
+                logger.add_scalar(name, value, step)
+
+        return add_all
+    if hasattr(logger, "log_metrics"):
+        return lambda values, step: logger.log_metrics(dict(values), step)
+    if hasattr(logger, "log"):
+        return lambda values, step: logger.log(dict(values), step=step)
+    if callable(logger):
+        return logger
+    raise TypeError(
+        "log: wanted a function (values, step) or a logger with add_scalar, log_metrics or log, "
+        f"got {type(logger).__name__}"
+    )

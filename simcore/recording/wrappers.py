@@ -54,11 +54,10 @@ def has_compiled() -> bool:
 
 
 class _Eager:
-    """Lets compiled code run eagerly, as long as somebody holds it.
+    """Lets compiled code run eagerly, as long as somebody holds it."""
 
-    Compiled code does not see hooks that were added after its compilation: torch does not guard
-    on them.
-    """
+    # Compiled code does not see hooks that were added after its compilation: torch does not guard
+    # on them.
 
     def __init__(self) -> None:
         self._holders = 0

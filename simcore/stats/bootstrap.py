@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.finish import as_given, warn_caller
-from simcore._grid.groups import Groups
-from simcore._grid.inputs import LEAST_ROWS, Array, Layers
+from simcore._grid.inputs import LEAST_ROWS, Array, Groups, Layers
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice, check_count, check_number
 from simcore._grid.progress import progress_bar
@@ -276,11 +275,9 @@ def _holding(ends: tuple[Tensor, Tensor], observed: Tensor, near: Tensor) -> tup
 
 
 def _about(observed: Tensor, draws: Tensor, confidence: float, units: int) -> tuple[Tensor, Tensor]:
-    """Return the observed value minus and plus z standard deviations of the halves.
-
-    The variance of a half of m of N units is (N - m) / m times the variance of all units: 1 if N
-    is even.
-    """
+    """Return the observed value minus and plus z standard deviations of the halves."""
+    # The variance of a half of m of N units is (N - m) / m times the variance of all units: 1 if N
+    # is even.
     half = units // 2
     scale = (half / (units - half)) ** 0.5
     count = (~draws.isnan()).sum(dim=0)  # [Lx, Ly]

@@ -12,7 +12,7 @@ from simcore._grid.finish import as_given
 from simcore._grid.inputs import Array
 from simcore._grid.matrices import Rdm
 from simcore._grid.options import check_choice
-from simcore._ops.rsa_composed import centred_ranks
+from simcore._ops.rsa import centred_ranks
 from simcore.rsa import Correlation
 
 

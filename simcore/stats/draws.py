@@ -6,7 +6,7 @@ takes whole groups. A draw is an array of row numbers; the first draw is always 
 
 import numpy as np
 
-from simcore._grid.groups import Groups, group_numbers
+from simcore._grid.inputs import Groups, group_numbers
 
 
 def read_groups(groups: Groups | None, n: int) -> list[np.ndarray] | None:

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from simcore._grid.accuracy import FLOAT64_BANDWIDTH
 from simcore._grid.inputs import Layers, centred, check_finite, on_host
-from simcore._grid.measure_options import refuse_unknown_options
 from simcore._grid.memory import memory_bound
-from simcore._grid.options import check_choice
+from simcore._grid.options import check_choice, refuse_unknown_options
 from simcore._grid.scale import in_range, resolved
 from simcore._hsic import HsicOptions
 from simcore._measures import MEASURES

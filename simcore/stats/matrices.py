@@ -10,10 +10,10 @@ from torch import Tensor
 
 from simcore._grid.inputs import Layers, listed
 from simcore._grid.matrices import Gram, Rdm, holds, square_of
-from simcore._grid.measure_options import check_measure_options
+from simcore._grid.options import check_measure_options
 from simcore._grid.side import Sides, read_sides
 from simcore._ops.gram_matrices import centred_gram, grams_of
-from simcore.rsa import standardised_triangles
+from simcore._ops.rsa import standardised_triangles
 from simcore.stats.grams import CkaMeasure
 from simcore.stats.resampled_grid import GridMeasure, Measure, function_of, record_of, unwrapped
 

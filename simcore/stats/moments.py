@@ -233,10 +233,8 @@ def linear_invariants(x: Tensor, sums: PowerSums, estimator: str) -> Invariants:
 
 
 def _shifted_sums(sums: PowerSums, a: Tensor, product: Tensor) -> tuple[Tensor, Tensor]:
-    """Return ``sum_j M_ij^2`` and ``sum_ij M_ij^3`` of ``M_ij = K_ij + a_i + a_j``, without i = j.
-
-    The powers are multiplied out and simplified by ``K 1 = 0``; ``product`` is ``K a``.
-    """
+    """Return ``sum_j M_ij^2`` and ``sum_ij M_ij^3`` of ``M_ij = K_ij + a_i + a_j``, i not j."""
+    # The powers are multiplied out and simplified by ``K 1 = 0``; ``product`` is ``K a``.
     n, lengths = len(a), sums.lengths
     a1, a2, a3 = a.sum(), a.square().sum(), a.pow(3).sum()  # [] each
     squares = sums.squares + 2 * (product - 2 * a * lengths)

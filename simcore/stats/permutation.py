@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.finish import as_given
-from simcore._grid.groups import Groups
-from simcore._grid.inputs import Array, Layers, listed
+from simcore._grid.inputs import Array, Groups, Layers, listed
 from simcore._grid.one_operator import empty_grid, one_operator
 from simcore._grid.options import check_choice, check_count
 from simcore._grid.progress import progress_bar
@@ -290,11 +289,10 @@ def _summary(
     return_null: bool,
     best: float,
 ) -> PermutationTest:
-    """Summarise the observed grid and the values of the draws of `_draws`.
-
-    ``values[0]`` is the observed grid as the draws are computed, with whose values it is compared.
-    ``best`` is the value of a layer with itself: 1, or 0 for distances, whose small values count.
-    """
+    """Summarise the observed grid and the values of the draws of `_draws`."""
+    # ``values[0]`` is the observed grid as the draws are computed, with whose values it is
+    # compared. ``best`` is the value of a layer with itself: 1, or 0 for distances, whose small
+    # values count.
     values = values.masked_fill(observed.isnan(), float("nan"))
     compared, null = values[0], values[1 : 1 + permutations]  # [Lx, Ly], [draws, Lx, Ly]
     moved = values[1 + permutations :] if len(values) > 1 + permutations else null

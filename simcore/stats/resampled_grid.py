@@ -16,9 +16,8 @@ from simcore import _measures as records
 from simcore import knn
 from simcore._grid.basis import Basis, per_layer_truncation
 from simcore._grid.inputs import Layers
-from simcore._grid.measure_options import check_measure_options
 from simcore._grid.neighbours import Metric, Neighbours
-from simcore._grid.options import check_choice, check_count
+from simcore._grid.options import check_choice, check_count, check_measure_options
 from simcore._grid.progress import counted
 from simcore._grid.side import Side, read_sides
 from simcore._measures import record

@@ -1,10 +1,8 @@
 """Are two models the same, layer by layer? For pytest, and for programs.
 
 verdicts.py  the verdict of each layer, and of all together, as text and as a dictionary
-pairing.py   which layer of B belongs to which of A
-judge.py     two sets of states and the noise of the first, judged
-noise.py     the states of a model under circumstances that should make no difference
-alike.py     `check_alike` and `assert_alike`: two modules, recorded and judged
+judge.py     two sets of states and the noise of the first, paired and judged
+alike.py     `check_alike` and `assert_alike`: two modules and the noise of one, recorded and judged
 
 The noise is measured, not fixed: A against A under circumstances that should make no difference.
 """

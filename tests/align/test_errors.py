@@ -125,62 +125,45 @@ def test_ridge_needs_no_more_rows_than_two():
     assert LinearAligner(ridge=1.0).fit(X[:3], X[:3]).transform(X).shape == X.shape
 
 
+# Of the training: an aligner, a value and the message.
+TRAINING = {
+    "optimizer": (INNAligner, "sgd", r"wanted 'adam' or 'adamw', got 'sgd'"),
+    "learning_rate": (INNAligner, 0, r"wanted more than 0, got 0"),
+    "weight_decay": (INNAligner, -1, r"wanted at least 0, got -1"),
+    "warmup": (INNAligner, 1.0, r"wanted a share in \[0, 1\), got 1.0"),
+    "max_epochs": (MLPAligner, 0, r"wanted at least 1, got 0"),
+    "batch_size": (MLPAligner, 0, r"wanted at least 1, got 0"),
+    "patience": (MLPAligner, 0, r"wanted at least 1, got 0"),
+    "validation_share": (INNAligner, 1, r"wanted a share"),
+    "schedule": (INNAligner, "step", r"wanted 'cosine' or 'exponential', got"),
+    "decay": (GradientLinearAligner, 0, r"wanted a factor in \(0, 1\], got 0"),
+    "max_steps": (GradientLinearAligner, 0, r"wanted at least 1, got 0"),
+    "group": (GradientLinearAligner, 0, r"wanted at least 1, got 0"),
+    "init": (GradientLinearAligner, "zero", r"wanted 'default' or 'xavier', got"),
+}
 PARAMETERS = {
-    "ridge": (LinearAligner(ridge=-1.0), r"ridge: wanted a number of at least 0, got -1.0"),
-    "scale": (CCAAligner(scale="two"), r"scale: wanted 'one' or 'rho', got 'two'"),
-    "truncation": (SVCCAAligner(truncation=2.5), r"truncation: wanted a share in \(0, 1\]"),
-    "weight_share": (PWCCAAligner(weight_share=0), r"weight_share: wanted a share.*got 0"),
-    "optimizer": (
-        INNAligner(**trained(optimizer="sgd")),
-        r"optimizer: wanted 'adam' or 'adamw', got 'sgd'",
-    ),
-    "learning_rate": (
-        INNAligner(**trained(learning_rate=0)),
-        r"learning_rate: wanted more than 0, got 0",
-    ),
-    "weight_decay": (
-        INNAligner(**trained(weight_decay=-1)),
-        r"weight_decay: wanted at least 0, got -1",
-    ),
-    "warmup": (INNAligner(**trained(warmup=1.0)), r"warmup: wanted a share in \[0, 1\), got 1.0"),
-    "max_epochs": (MLPAligner(**trained(max_epochs=0)), r"max_epochs: wanted at least 1, got 0"),
-    "batch_size": (MLPAligner(**trained(batch_size=0)), r"batch_size: wanted at least 1, got 0"),
-    "patience": (MLPAligner(**trained(patience=0)), r"patience: wanted at least 1, got 0"),
-    "validation_share": (
-        INNAligner(**trained(validation_share=1)),
-        r"validation_share: wanted a share",
-    ),
-    "schedule": (
-        INNAligner(**trained(schedule="step")),
-        r"schedule: wanted 'cosine' or 'exponential', got",
-    ),
-    "decay": (
-        GradientLinearAligner(**trained(decay=0)),
-        r"decay: wanted a factor in \(0, 1\], got 0",
-    ),
-    "max_steps": (
-        GradientLinearAligner(**trained(max_steps=0)),
-        r"max_steps: wanted at least 1, got 0",
-    ),
-    "group": (GradientLinearAligner(**trained(group=0)), r"group: wanted at least 1, got 0"),
-    "init": (
-        GradientLinearAligner(**trained(init="zero")),
-        r"init: wanted 'default' or 'xavier', got",
-    ),
-    "block": (INNAligner(block="nice"), r"block: wanted 'coupling' or 'pair', got 'nice'"),
+    "ridge": (LinearAligner(ridge=-1.0), r"wanted a number of at least 0, got -1.0"),
+    "scale": (CCAAligner(scale="two"), r"wanted 'one' or 'rho', got 'two'"),
+    "truncation": (SVCCAAligner(truncation=2.5), r"wanted a share in \(0, 1\]"),
+    "weight_share": (PWCCAAligner(weight_share=0), r"wanted a share.*got 0"),
+    "block": (INNAligner(block="nice"), r"wanted 'coupling' or 'pair', got 'nice'"),
     "mixing": (
         INNAligner(block="pair", mixing="permutation"),
-        r"mixing: wanted 'none' with block 'pair', got 'permutation'",
+        r"wanted 'none' with block 'pair', got 'permutation'",
     ),
-    "hidden": (MLPAligner(hidden=0), r"hidden: wanted at least 1, got 0"),
-    "n_blocks": (INNAligner(n_blocks=0), r"n_blocks: wanted at least 1, got 0"),
+    "hidden": (MLPAligner(hidden=0), r"wanted at least 1, got 0"),
+    "n_blocks": (INNAligner(n_blocks=0), r"wanted at least 1, got 0"),
+    **{
+        name: (aligner(**trained(**{name: value})), message)
+        for name, (aligner, value, message) in TRAINING.items()
+    },
 }
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
 def test_parameters_out_of_range(name):
     aligner, message = PARAMETERS[name]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match=f"{name}: {message}"):
         aligner.fit(X, X)
 
 

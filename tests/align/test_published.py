@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from simcore.align import REN2023, GradientLinearAligner, INNAligner, LinearAligner
-from simcore.align._paired import PairedCouplings, PairedFlow
+from simcore.align.neural import PairedCouplings, PairedFlow
 from support.published import published_loop, untrained
 from support.tolerance import ALIGNED, FLOAT64_LINEAR_MAP, INVERSE_ABSOLUTE, max_error
 from support.trained import trained

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from simcore import attention_grid, distance_correlation_grid, hsic_grid, rsm_difference_grid
-from simcore._kernels.cases import FLOAT32, MEDIUM
+from simcore._kernels.self_check import FLOAT32, MEDIUM
 from simcore._ops.coupling import affine_coupling
 from simcore._ops.spectral import small_svd
 from support import tolerance

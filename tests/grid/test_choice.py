@@ -19,7 +19,7 @@ import torch
 
 from simcore import build_info
 from simcore._kernels import choice, doctor, self_check, verdicts
-from simcore._kernels.cases import OF_FAMILY
+from simcore._kernels.self_check import OF_FAMILY
 from support.stand_in import CUDA, stand_in_device
 
 CPU = torch.device("cpu")

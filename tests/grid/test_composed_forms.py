@@ -8,7 +8,8 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from simcore import attention_grid, cka_grid, nn, reference
-from simcore._ops import attention_composed, gram_composed, hsic_plan, partners_composed
+from simcore._ops import gram_composed, hsic_plan, partners_composed
+from simcore._ops.attention import composed_similarity
 from simcore._ops.coupling import affine_coupling
 from support import measure_table, tolerance
 from support.bad_inputs import assert_refused
@@ -225,7 +226,7 @@ def test_bad_attention_is_refused_in_the_words_of_the_kernels():
     good = [torch.rand(2, t, t).softmax(-1) for t in (3, 4)]
     bad, negative = ([t.clone() for t in good] for _ in range(2))
     bad[1][0, 3, 2], negative[0][1, 0, 0] = torch.nan, -1
-    similarity = attention_composed.attention_similarity
+    similarity = composed_similarity
     for operator in (similarity, torch.ops.simcore.attention_similarity):
         for x, words in (
             (bad, "A[0] finite 1 NaN 50"),

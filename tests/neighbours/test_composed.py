@@ -6,7 +6,7 @@ import torch
 
 import simcore.knn
 from simcore import neighbours, reference
-from simcore._ops import tied_rows
+from simcore._ops import neighbours as operators
 from simcore._ops.neighbours_composed import OPERATORS
 from support import tolerance
 from support.cases import DTYPES, HALVES, Case, layers
@@ -25,7 +25,7 @@ CASES = (
 @pytest.fixture(autouse=True)
 def _device_operators(monkeypatch):
     for name, function in OPERATORS.items():
-        place = tied_rows if name == "nearest_rows" else simcore.knn
+        place = operators if name == "nearest_rows" else simcore.knn
         monkeypatch.setattr(place, name, function)
 
 

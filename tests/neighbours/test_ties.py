@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from simcore import cknna_grid, imd_grid, knn_curve, knn_grid, neighbours, reference, stats
-from simcore._ops import tied_rows
+from simcore._ops import neighbours as operators
 from support.neighbour_table import NEIGHBOUR_ROWS
 
 RANDOM = np.random.default_rng(0)
@@ -20,7 +20,7 @@ LONE = np.where(np.arange(300)[:, None] == 7, 0.0, RANDOM.standard_normal((300, 
 METRICS = ("cosine", "euclidean", "inner")
 DTYPES = pytest.mark.parametrize("dtype", [np.float32, np.float64])
 # Both ways to find ties: by all distances, and by questions of which only some ask for distances.
-WAYS = pytest.mark.parametrize("few", [0, tied_rows.FEW_TERMS])
+WAYS = pytest.mark.parametrize("few", [0, operators.FEW_TERMS])
 
 
 def warnings_of(call):
@@ -45,7 +45,7 @@ def tied_share(layer, k, metric, inside=False):
 @pytest.mark.parametrize("measure", ["mutual", "rank"])
 @pytest.mark.parametrize("layer", [ZEROS, PAIRS, INTEGERS], ids=["zeros", "pairs", "integers"])
 def test_the_share_of_rows_is_named(layer, measure, k, metric, few, dtype, monkeypatch):
-    monkeypatch.setattr(tied_rows, "FEW_TERMS", few)
+    monkeypatch.setattr(operators, "FEW_TERMS", few)
     x, y = layer.astype(dtype), Y.astype(dtype)
     options = {"k": k, "metric": metric, "measure": measure}
     said, _ = warnings_of(lambda: knn_grid([y, x], [y], **options))
@@ -91,7 +91,7 @@ def test_values_follow_the_order_of_rows_where_the_warning_says_so():
 
 @WAYS
 def test_one_row_of_zeros_is_found(few, monkeypatch):
-    monkeypatch.setattr(tied_rows, "FEW_TERMS", few)
+    monkeypatch.setattr(operators, "FEW_TERMS", few)
     said, _ = warnings_of(lambda: knn_grid([LONE]))
     assert said[0].startswith("knn_grid: 0.3 % of the rows of X[0]")
     assert not warnings_of(lambda: knn_grid([LONE], metric="euclidean"))[0]
@@ -107,14 +107,14 @@ def test_copies_do_not_change_the_shape_of_a_graph():
 @WAYS
 @pytest.mark.parametrize("measure", NEIGHBOUR_ROWS, ids=str)
 def test_layers_without_ties_are_silent_and_ask_for_no_distances(measure, few, monkeypatch):
-    monkeypatch.setattr(tied_rows, "FEW_TERMS", few)
+    monkeypatch.setattr(operators, "FEW_TERMS", few)
     asked = []
 
     def recorded(*args):
         asked.append(args[-1])
         return torch.ops.simcore.nearest_rows(*args)
 
-    monkeypatch.setattr(tied_rows, "nearest_rows", recorded)
+    monkeypatch.setattr(operators, "nearest_rows", recorded)
     sparse = np.maximum(Y @ np.random.default_rng(1).standard_normal((16, 48)), 0)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

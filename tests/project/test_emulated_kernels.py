@@ -27,7 +27,7 @@ import json, sys, torch
 torch.version.cuda = "13.0"
 import simcore
 from simcore._kernels import choice, self_check
-from simcore._kernels.cases import OF_FAMILY
+from simcore._kernels.self_check import OF_FAMILY
 cpu, kernels = torch.device("cpu"), {name: choice.launcher(name) for name in choice.KERNELS}
 """
 CASES = """

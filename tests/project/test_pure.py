@@ -8,7 +8,7 @@ import torch
 from simcore import _C, _pure, plan_cka
 from simcore._extension import PURE
 from simcore._ops import hsic_plan
-from simcore._ops.devices import CUDA_COMPOSED, CUDA_KERNELS, HOST
+from support.operators import defined_operators
 from support.processes import python
 
 GIB = 2**30
@@ -48,7 +48,7 @@ def test_the_operators_have_the_signatures_of_the_compiled_ones(pure):
     known = {}
     exec(SCHEMAS, known)
     compiled = json.loads(json.dumps(known["schemas"]()))
-    names = {f"simcore::{name}" for name in (*CUDA_KERNELS, *CUDA_COMPOSED, *HOST)}
+    names = {f"simcore::{name}" for name in defined_operators()}
     assert names <= pure[0].keys()
     assert {name: pure[0][name] for name in names} == {name: compiled[name] for name in names}
 

@@ -10,7 +10,7 @@ from torch import nn
 from torch.utils.checkpoint import checkpoint
 
 from simcore import cka_grid, record
-from simcore.recording.passes import Pass, merged
+from simcore.recording.hooks import Pass, merged
 from support import nets
 from support.nets import Encoder, Shared, seeded, taped, token_batches
 from support.tolerance import assert_same

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-import simcore.rsa
+import simcore._ops.rsa
 from simcore import reference, rsa_grid
-from simcore._ops.rsa import standardised_rows
-from simcore._ops.rsa_composed import OPERATORS
+from simcore._ops.rsa import OPERATORS, standardised_rows
 from support import tolerance
 from support.cases import DTYPES, HALVES, Case, exact, layers
 
@@ -46,7 +45,7 @@ def test_constant_rows_and_extreme_scales():
 
 @pytest.fixture
 def _device_operators(monkeypatch):
-    monkeypatch.setattr(simcore.rsa, "rank_moments", rank_moments)
+    monkeypatch.setattr(simcore._ops.rsa, "rank_moments", rank_moments)
 
 
 @pytest.mark.usefixtures("_device_operators")

@@ -9,7 +9,7 @@ import torch
 
 import simcore.basis
 import simcore.cca
-from simcore import _weights
+from simcore import _top
 from simcore._ops import spectral_batched
 from simcore._ops.composed import full_float32
 from simcore._ops.polar import iterated_norms, polar_steps
@@ -27,7 +27,7 @@ def device_operators(monkeypatch):
     for module, name in (
         (simcore.basis, "principal_components"),
         (simcore.cca, "nuclear_norms"),
-        (_weights, "pwcca"),
+        (_top, "pwcca"),
     ):
         monkeypatch.setattr(module, name, spectral_batched.OPERATORS[name])
 

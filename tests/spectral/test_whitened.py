@@ -8,9 +8,9 @@ import torch
 
 import simcore
 from simcore import bases, reference
+from simcore._column_spaces import orthonormal, whitening_bytes
 from simcore._grid.basis import Basis, Factored
 from simcore._grid.side import Side
-from simcore._whitened import orthonormal, whitening_bytes
 from support.cases import Case, exact, layers
 
 PLENTY = 1 << 30
@@ -19,7 +19,7 @@ CASE = Case(60, 1000.0, True, (7, 24))
 
 @pytest.fixture(autouse=True)
 def by_factors(monkeypatch):
-    monkeypatch.setattr("simcore._whitened.BY_FACTORS", ("cpu", "cuda"))
+    monkeypatch.setattr("simcore._column_spaces.BY_FACTORS", ("cpu", "cuda"))
 
 
 def columns_of(given, bound=PLENTY):
@@ -72,7 +72,7 @@ def test_bounds_hold_before_a_layer_is_factored(monkeypatch):
     assert {type(columns) for columns in found} == {Factored}
     assert left == enough - held
     asked = []
-    monkeypatch.setattr("simcore._whitened.whiten", asked.append)
+    monkeypatch.setattr("simcore._column_spaces.whiten", asked.append)
     with pytest.raises(ValueError, match=r"max_memory: wanted at least \d+ bytes for the bases"):
         columns_of(x, enough - 1)
     assert asked == []

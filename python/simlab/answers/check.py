@@ -275,14 +275,8 @@ def check(
     from simcore.testing import judge_alike
 
     models, texts = split_words(models, texts)
-    if len(models) != 2:
-        raise UserError(f"models: wanted two models, A and B, found {len(models)}")
     require_known("weights", weights, PRECISIONS)
-    names = _name(models[0], "A"), _name(models[1], "B")
-    if names[0].endswith(_DUMP):
-        raise UserError(
-            f"{names[0]}: wanted a model as A, because its noise is measured; a file may be B"
-        )
+    names = _names(models)
     is_name = [isinstance(model, str | Path) for model in models]
     is_name[1] &= not names[1].endswith(_DUMP)
     a, b = (Checkpoint.open(m) if n else m for m, n in zip(models, is_name, strict=True))
@@ -319,12 +313,23 @@ def check(
         own = reader.states()
         advance(1)
     try:
-        labels = _labels(reader, task.heldout.ids)
-        result = judge_alike(own, states, noise, labels=labels)
+        result = judge_alike(own, states, noise, labels=_labels(reader, task.heldout.ids))
     except (ValueError, TypeError) as error:
         raise UserError(f"{names[0]} and {names[1]}: {error}") from error
     _tell_of_noise(names[0], result)
     return result
+
+
+def _names(models: Sequence[str | Path | PreTrainedModel]) -> tuple[str, str]:
+    if len(models) != 2:
+        raise UserError(f"models: wanted two models, A and B, found {len(models)}")
+    a, b = (
+        str(model) if isinstance(model, str | Path) else f"{side} ({type(model).__name__})"
+        for side, model in zip("AB", models, strict=True)
+    )
+    if a.endswith(_DUMP):
+        raise UserError(f"{a}: wanted a model as A, because its noise is measured; a file may be B")
+    return a, b
 
 
 def _tell_of_noise(name: str, result: AlikeResult) -> None:
@@ -347,10 +352,6 @@ def _eps(dtype: torch.dtype) -> float:
     import torch
 
     return torch.finfo(dtype).eps
-
-
-def _name(model: Any, side: str) -> str:
-    return str(model) if isinstance(model, str | Path) else f"{side} ({type(model).__name__})"
 
 
 def _reader(

@@ -131,12 +131,7 @@ def shorten(
     PosixPath('runs/ft-1-short')
     """
     options = (options or TruncationOptions()).changed(changes)
-    if len(options.modes) != 1:
-        raise UserError(
-            f"{argument('layers')}: wanted one {argument('modes')}, found "
-            f"{', '.join(options.modes)}"
-        )
-    (mode,) = options.modes
+    mode = _only_mode(options)
     check_device(device)
     subject = Subject(checkpoint, task, task_options, max_length)
     count = load_config(subject.source).num_hidden_layers
@@ -182,6 +177,15 @@ def shorten(
         write_json(partial / EVALUATION, evaluation)
 
     return run_job(Path(out), inputs, make, replace=overwrite)
+
+
+def _only_mode(options: TruncationOptions) -> str:
+    if len(options.modes) != 1:
+        raise UserError(
+            f"{argument('layers')}: wanted one {argument('modes')}, found "
+            f"{', '.join(options.modes)}"
+        )
+    return options.modes[0]
 
 
 def shortened(truncated: Truncated, layers: int) -> PreTrainedModel:
@@ -275,15 +279,10 @@ def leave_out(
 
         whole = load_decoder(source)
         layers = len(architecture_of(whole).layers(whole))
-        if not 0 <= start < end <= layers or end - start == layers:
-            raise UserError(
-                f"{argument('start', start)}: wanted a span within the {layers} layers, and not "
-                f"all of them, found layers {start + 1} to {end}"
-            )
+        _require_span(start, end, layers)
         whole.to(computes)  # type: ignore[arg-type]
         perplexities = {"whole": score(whole, "whole")[0]}
-        kept = [layer for layer in range(layers) if not start <= layer < end]
-        shorter = keep_layers(whole, kept, share=True)
+        shorter = keep_layers(whole, [*range(start), *range(end, layers)], share=True)
         wanted = _logits(shorter)
         shorter.config.use_cache = getattr(whole.config, "use_cache", True)
         shorter.save_pretrained(partial)
@@ -302,6 +301,14 @@ def leave_out(
         write_json(partial / LEFT_OUT, {**about, **results})
 
     return run_job(Path(out), inputs, make, replace=overwrite)
+
+
+def _require_span(start: int, end: int, layers: int) -> None:
+    if not 0 <= start < end <= layers or end - start == layers:
+        raise UserError(
+            f"{argument('start', start)}: wanted a span within the {layers} layers, and not "
+            f"all of them, found layers {start + 1} to {end}"
+        )
 
 
 def _logits(decoder: PreTrainedModel) -> torch.Tensor:

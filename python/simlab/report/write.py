@@ -47,6 +47,12 @@ _FIELDS = {
     "model": ("label_x", "label_y"),
     "seed": ("seed_x", "seed_y"),
 }
+_KEY = re.compile(r"[0-9a-f]{64}")  # of an object of a sweep
+_OBJECT = "object.json"  # beside the record of an object of a sweep: its kind and title
+# Of a sweep: what `simcore status --json` prints, and failed jobs by title and error.
+_STATUS = "status.json"
+_LOCK = ".lock"  # which the process that runs a sweep holds
+_Record = TypeVar("_Record", bound=BaseModel)
 
 
 def write_report(
@@ -241,13 +247,6 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, float) and math.isinf(value) else value
 
 
-_KEY = re.compile(r"[0-9a-f]{64}")  # of an object of a sweep
-_OBJECT = "object.json"  # beside the record of an object of a sweep: its kind and title
-# Of a sweep: what `simcore status --json` prints, and failed jobs by title and error.
-_STATUS = "status.json"
-_LOCK = ".lock"  # which the process that runs a sweep holds
-
-
 class _Job(BaseModel):
     inputs: dict[str, Any]
     seconds: FiniteFloat
@@ -272,9 +271,6 @@ class _Status(BaseModel):
     kinds: dict[str, dict[str, int]]
     last_error: str | None = None
     failed: list[_Failure] = []
-
-
-_Record = TypeVar("_Record", bound=BaseModel)
 
 
 def jobs(folders: Sequence[Path]) -> list[dict[str, Any]]:

@@ -121,11 +121,7 @@ def import_representations(
         content = _content(path, arrays, texts, layers)
         rows = _find_rows(content, examples)
         if ids is not None:
-            lines = _lines("ids", Path(ids), len(rows.ids))
-            if len(set(lines)) < len(lines) or (examples is not None and lines != rows.ids):
-                wanted = "different ids" if examples is None else "the ids of the task's rows"
-                raise UserError(f"{argument('ids', ids)}: wanted {wanted}, found others")
-            rows = replace(rows, ids=lines)
+            rows = replace(rows, ids=_named_ids(ids, rows.ids, is_task=examples is not None))
         if groups is not None:
             rows = replace(rows, groups=_lines("groups", Path(groups), len(rows.ids)))
         identity = {
@@ -156,6 +152,14 @@ def import_representations(
             writer.finish(rows.ids, identity, np.unique(rows.groups, return_inverse=True)[1])
 
         return run_job(Path(out), {"step": "import", **identity}, make, replace=overwrite)
+
+
+def _named_ids(file: str | Path, known: list[str], *, is_task: bool) -> list[str]:
+    ids = _lines("ids", Path(file), len(known))
+    if len(set(ids)) < len(ids) or (is_task and ids != known):
+        wanted = "the ids of the task's rows" if is_task else "different ids"
+        raise UserError(f"{argument('ids', file)}: wanted {wanted}, found others")
+    return ids
 
 
 @dataclass(frozen=True)

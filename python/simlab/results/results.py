@@ -129,6 +129,13 @@ GRID_COLUMNS = (
 )
 
 STATISTICS = ("low", "high", "pvalue", "calibrated")  # of `value`
+DRAWS = "draws"  # a column of long texts, which only estimates over several rows need
+_FLOATS = ("bandwidth", "value", *STATISTICS)
+_INTEGERS = (*(f"{name}_{side}" for name in ("seed", "step", "layer") for side in "xy"), "n")
+KEPT = 100  # draws of a value; the spread of as many is known to 7 %
+_TYPE = "<f4"  # of packed draws
+_AT = " @ "  # between the label of a model and the step of its training
+_SEPARATORS = "-_ ./"  # of the words of a label
 
 
 @dataclass(frozen=True)
@@ -187,10 +194,7 @@ class ResultRow:
 
 
 COLUMNS = tuple(field.name for field in fields(ResultRow))
-DRAWS = "draws"  # a long text, which only estimates over several rows need
 REQUIRED = tuple(field.name for field in fields(ResultRow) if field.default is dataclasses.MISSING)
-_FLOATS = ("bandwidth", "value", *STATISTICS)
-_INTEGERS = (*(f"{name}_{side}" for name in ("seed", "step", "layer") for side in "xy"), "n")
 TYPES = {
     **dict.fromkeys(COLUMNS, "string"),
     **dict.fromkeys(_FLOATS, "float64"),
@@ -270,10 +274,6 @@ def joint_table(rows: pd.DataFrame) -> tuple[list[Layer], np.ndarray]:
     return layers, table.loc[keys, keys].to_numpy()
 
 
-KEPT = 100  # draws of a value; the spread of as many is known to 7 %
-_TYPE = "<f4"
-
-
 def pack_draws(values: Sequence[float] | np.ndarray, examples: int) -> str | None:
     """Return the first `KEPT` draws of a value as text; None if fewer than two are defined."""
     import numpy as np
@@ -291,10 +291,6 @@ def unpack_draws(text: str) -> tuple[int, np.ndarray]:
 
     examples, _, encoded = text.partition(":")
     return int(examples), np.frombuffer(base64.b64decode(encoded), _TYPE).astype(float)
-
-
-_AT = " @ "  # between the label of a model and the step of its training
-_SEPARATORS = "-_ ./"
 
 
 def without_task(label: str, task: str) -> str:

@@ -34,6 +34,11 @@ _NO_ROOM = re.compile(
     "|".join(map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS)))
     + r"|inline_container\.cc|iostream"
 )
+# File systems count time in ticks of up to two seconds. Clocks of a network differ by less than
+# five minutes: Kerberos, by which its servers know their users, refuses more.
+_REST_NS = (5 * 60 + 2) * 1_000_000_000
+_LOOKS = 3  # at a file that is written while it is read
+State = tuple[int, int, int, int]  # size, time of change, number, time of change of the state
 
 
 @contextmanager
@@ -206,14 +211,6 @@ def hash_file(path: Path) -> str:
         while block := stream.read(_BLOCK):
             digest.update(block)
     return digest.hexdigest()
-
-
-# File systems count time in ticks of up to two seconds. Clocks of a network differ by less than
-# five minutes: Kerberos, by which its servers know their users, refuses more.
-_REST_NS = (5 * 60 + 2) * 1_000_000_000
-_LOOKS = 3  # at a file that is written while it is read
-
-State = tuple[int, int, int, int]  # size, time of change, number, time of change of the state
 
 
 @dataclass

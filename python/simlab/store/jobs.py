@@ -45,6 +45,8 @@ SCRATCH = "trainer"  # in a partial folder: what a work continues from, and no p
 _FIELDS = {"key", "seconds", "inputs"}
 _FINISHED = "finished"  # true in the record of a partial folder that has only to be renamed
 _WAITING: ContextVar[list[Callable[[Path], None]] | None] = ContextVar("waiting", default=None)
+# Time to wait for a held lock: its owner may be about to end, or may not have signed yet.
+_PATIENCE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -220,10 +222,6 @@ def _after_failure(
     # On a full disk the old record stays: its inputs are right, and it only lacks the time.
     with contextlib.suppress(WriteError):
         write_json(partial / RECORD, {"key": key, "seconds": seconds, "inputs": dict(inputs)})
-
-
-# Time to wait for a held lock: its owner may be about to end, or may not have signed yet.
-_PATIENCE_SECONDS = 0.5
 
 
 @contextmanager

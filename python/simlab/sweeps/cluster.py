@@ -31,6 +31,25 @@ from simlab.sweeps.pool import thread_variables
 
 _LOOK_SECONDS = 5.0  # between two looks at the nodes
 _LISTEN_SECONDS = 20.0  # for the head to accept a connection
+MINUTES = 240  # of a task, where `time` is not chosen
+# Tasks of an array (Slurm refuses 1,002 unless it is told otherwise), and jobs at once by default.
+_MOST = 1000
+# Options of sbatch that are chosen here, or make no sense for a job of a sweep.
+_OURS = (
+    *("job_name", "array_parallelism", "ntasks_per_node", "nodes", "num_gpus"),
+    *("stderr_to_stdout", "use_srun"),
+    *("setup", "teardown", "srun_args", "additional_parameters"),  # no single values
+)
+_MEMORIES = ("mem", "mem_per_cpu", "mem_per_gpu")  # of which sbatch takes one
+# What states of tasks mean, to which Slurm may add words.
+_ENDS = {
+    "TIMEOUT": "ran for its whole time; choose a longer `time`",
+    "OUT_OF_MEM": (
+        "took more memory than it asked for; choose a larger memory of this kind in `resources`"
+    ),
+}
+# States of tasks that ended by no fault of the job.
+_FROM_OUTSIDE = ("CANCELLED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED")
 
 
 class RayExecutor(Remote):
@@ -166,27 +185,6 @@ def _require_listener(address: str) -> None:
     host, colon, port = address.rpartition(":")
     if colon:
         socket.create_connection((host, int(port)), _LISTEN_SECONDS).close()
-
-
-MINUTES = 240  # of a task, where `time` is not chosen
-# Of an array (Slurm refuses 1,002 unless it is told otherwise), and jobs at once by default.
-_MOST = 1000
-# Options of sbatch that are chosen here, or make no sense for a job of a sweep.
-_OURS = (
-    *("job_name", "array_parallelism", "ntasks_per_node", "nodes", "num_gpus"),
-    *("stderr_to_stdout", "use_srun"),
-    *("setup", "teardown", "srun_args", "additional_parameters"),  # no single values
-)
-_MEMORIES = ("mem", "mem_per_cpu", "mem_per_gpu")  # of which sbatch takes one
-# What states of tasks mean, to which Slurm may add words.
-_ENDS = {
-    "TIMEOUT": "ran for its whole time; choose a longer `time`",
-    "OUT_OF_MEM": (
-        "took more memory than it asked for; choose a larger memory of this kind in `resources`"
-    ),
-}
-# States of tasks that ended by no fault of the job.
-_FROM_OUTSIDE = ("CANCELLED", "NODE_FAIL", "PREEMPTED", "BOOT_FAIL", "REVOKED")
 
 
 class SlurmExecutor(Remote):
