@@ -367,6 +367,7 @@ def uniformity_error(values: Tensor, lengths: Tensor, n: Tensor) -> Tensor:
     # of the share that near rows have in the mean. Of rows that are all near each other, each term
     # is 1 up to the rounding of 1.
     share = 1 - 1 / (n * values.exp())
-    share = torch.where((share > 256 * UNIT64) & (lengths[:, 0] > 0), share, 0.0)
+    clear = (share > 256 * UNIT64) & (lengths[:, 0] > UNIT64 * n)  # in float64
+    share = torch.where(clear, share, 0.0)
     error = UNIT32 * (16 * lengths[:, 0] / n + 0.5) * share
     return torch.where(error > 16 * UNIT64, error, 0.0)  # else float64 rounds as much
