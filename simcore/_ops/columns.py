@@ -15,6 +15,7 @@ from simcore._grid.inputs import BLOCK_ENTRIES, DEVICE_BLOCK_ENTRIES, centred
 from simcore._ops.tiles import LEAST_SIDE, side_that_fits, tiles
 
 MOST_COLUMNS = 2**12  # of either layer in one product
+MOST_ROWS = 2**13  # of one float32 product: the sums of several are float64
 COPIES = 3  # float64 arrays of the size of a block that are held while columns are made
 
 
@@ -42,6 +43,16 @@ def of_unit_length(columns: Tensor) -> Tensor:
     return result.div_(torch.where(lengths > 0, lengths, 1.0))
 
 
+def product(of_a: Tensor, of_b: Tensor, out: Tensor | None = None) -> Tensor:
+    """Return ``of_a' of_b``; float32 sums over a million rows would lose digits."""
+    if len(of_a) <= MOST_ROWS or of_a.dtype == torch.float64:
+        return torch.mm(of_a.T, of_b, out=out)
+    total = of_a.new_zeros((of_a.shape[1], of_b.shape[1]), dtype=torch.float64)
+    for rows in tiles(len(of_a), MOST_ROWS):
+        total += of_a[rows].T @ of_b[rows]
+    return total.to(of_a.dtype) if out is None else out.copy_(total)
+
+
 class Columns:
     """Columns of layers as products take them, ``[n, c]``: ``make`` of some columns of a layer."""
 
@@ -60,7 +71,7 @@ class Columns:
         widest = max(layer.shape[1] for layer in [*layers, *(others or ())])
         held += 8 * COPIES * n * max(map(block_columns, layers))
         # One tile of either layer, and the products of two tiles before and after a step.
-        of_column, of_entry = 2 * n * item, 2 * item
+        of_column, of_entry = 2 * n * item, 2 * item + 8
         purpose = "the products of a pair"
         side = side_that_fits(bound, held, of_column, of_entry, widest, purpose, bound)
         self.side = min(side, MOST_COLUMNS)

@@ -17,7 +17,7 @@ from simcore._grid.inputs import centred, check_finite
 from simcore._grid.memory import memory_bound
 from simcore._grid.progress import reported
 from simcore._grid.scale import exponents_to_remove
-from simcore._ops.columns import Columns, block_columns, dtype_of
+from simcore._ops.columns import Columns, block_columns, dtype_of, product
 from simcore._ops.composed import in_full_float32
 from simcore._ops.partners_composed import Known, both_ways, bytes_of_bests
 from simcore._ops.tiles import tiles
@@ -124,7 +124,7 @@ class _Gains:
         for a, group in itertools.groupby(enumerate(pairs), lambda one: one[1][0]):
             places = {b: place for place, (_, b) in group}
             for left, b, right, of_a, of_b in self._columns.pairs(a, list(places)):
-                torch.mm(of_a.T, of_b, out=gains[places[b], left, right])
+                product(of_a, of_b, gains[places[b], left, right])
         for matrix, (a, b) in zip(gains, pairs if self._means else (), strict=False):
             of_a, of_b = self._means[a], self._means[b]
             p, q, n = len(of_a), len(of_b), len(self._columns.layers[a])

@@ -16,7 +16,7 @@ from torch import Tensor
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
 from simcore._grid.progress import reported
-from simcore._ops.columns import Columns, varying
+from simcore._ops.columns import Columns, product, varying
 from simcore._ops.composed import in_full_float32
 from simcore._ops.tiles import tiles
 
@@ -87,7 +87,7 @@ def both_ways(
     ahead = Best((len(others), columns.widths[a]), keep, like, dtype)
     back = Best((len(others), max(columns.widths)), keep, like, dtype)
     for left, b, right, of_a, of_b in columns.pairs(a, others):
-        products = of_a.T @ of_b
+        products = product(of_a, of_b)
         if signed is None:
             products.abs_()
         else:
@@ -161,7 +161,7 @@ def multiple_correlations(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: 
             units = columns(a, left)  # centred, so that the mean of a basis does not matter
             for of_basis, basis in zip(squares, y, strict=True):
                 for right in tiles(basis.shape[1], columns.side):
-                    products = units.T @ basis[:, right].to(columns.dtype)
+                    products = product(units, basis[:, right].to(columns.dtype))
                     of_basis[left] += products.square_().sum(1, dtype=torch.float64)
         undefined = ~varying(x[a]) | empty[:, None]
         values = squares.sqrt_().clamp_(max=1.0).masked_fill_(undefined, torch.nan)
