@@ -11,18 +11,13 @@ from torch import Tensor
 
 from simcore._grid.inputs import centred, on_host
 from simcore._grid.memory import require_memory
+from simcore._ops.columns import varying
 from simcore._ops.neurons import match_neurons
 from simcore._ops.neurons_composed import assigned_neurons
 from simcore._optional import import_optional
 
 COPIES = 6  # float64 arrays of the size of a matrix of costs that transport of a pair holds
 PIVOTS = 10**9  # POT stops at 1e5 unless told otherwise, and then its plan is not the best one
-
-
-def varying(layer: Tensor) -> Tensor:
-    """Return which neurons have a variance, ``[p]`` bool."""
-    low, high = torch.aminmax(layer, dim=0)
-    return low != high
 
 
 def neuron_counts(layers: list[Tensor], score: str) -> list[int]:

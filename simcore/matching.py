@@ -16,10 +16,11 @@ from simcore._grid.options import check_choice
 from simcore._grid.progress import progress_bar
 from simcore._grid.scale import in_range
 from simcore._grid.side import Sides, read_sides
+from simcore._ops.columns import varying
 from simcore._ops.neurons import match_neurons
 from simcore._ops.neurons_composed import assigned_neurons, inverse
 from simcore._ops.spectral import aligned_cosines
-from simcore._transport import Plans, in_rows, neuron_counts, transport, varying
+from simcore._transport import Plans, in_rows, neuron_counts, transport
 
 Matching = Literal["best", "one-to-one", "transport"]
 Assigning = Literal["one-to-one", "transport"]

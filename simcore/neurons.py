@@ -16,18 +16,14 @@ from simcore._grid.options import check_flag
 from simcore._grid.progress import progress_bar
 from simcore._grid.scale import in_range
 from simcore._grid.side import LayersOrBases, read_sides
+from simcore._ops.columns import varying
 from simcore._ops.neurons import best_partners, multiple_correlations
 from simcore._top import TopK, check_top_k, top_multiple, top_partners
 
 
-def _constant_neurons(layer: Tensor) -> Tensor:
-    low, high = torch.aminmax(layer, dim=0)
-    return low == high
-
-
 def _warn_constant(function: str, layers: list[Tensor]) -> Tensor:
     """Warn once of neurons without variance; return which layers have no others, ``[Lx]`` bool."""
-    constant = [_constant_neurons(layer) for layer in layers]
+    constant = [~varying(layer) for layer in layers]
     labels = [f"X[{i}]" for i in range(len(layers))]
     counts = torch.stack([flags.sum() for flags in constant])
     widths = [len(flags) for flags in constant]
@@ -164,7 +160,7 @@ def _partners(
     constant_x = _warn_constant(function, sides.x.layers)
     constant_y = constant_x
     if not sides.same:
-        constant_y = torch.stack([_constant_neurons(layer).all() for layer in sides.y.layers])
+        constant_y = torch.stack([~varying(layer).any() for layer in sides.y.layers])
     grid = sides.finish(values, function, constant_x, constant_y)
     if not keep:
         return Partners(grid, [], [])

@@ -1,66 +1,15 @@
-// The operators of single neurons on the CPU: checks and the calls into csrc/cpu/neurons.
-#include <tuple>
+// Assignments of neurons on the CPU: checks and the calls into csrc/cpu/neurons.
 #include <vector>
 
 #include "core/math/index_math.h"
 #include "cpu/isa/isa.h"
 #include "cpu/neurons/assignment.h"
-#include "cpu/neurons/matching.h"
-#include "cpu/neurons/neurons.h"
 #include "torch/checks.h"
 #include "torch/convert.h"
 #include "torch/torch_runtime.h"
 
 namespace simcore {
 namespace {
-
-std::tuple<Tensor, Tensor, Tensor> best_partners_cpu(const Tensors& x, const Tensors& y, bool keep,
-                                                     int64_t max_memory) {
-  const LayersProblem problem = layers_problem(x, y);
-  const cpu::Runtime runtime = torch_runtime();
-  const int64_t rows = problem.rows(), columns = problem.columns();
-  const int64_t neurons = keep ? total_width(problem.x) : 0;
-  const cpu::TilePlan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);
-  const cpu::Partners found = cpu::best_partners(problem, keep, plan, runtime);
-  Tensor partner = empty({neurons, columns}, ScalarType::Long);
-  std::copy(found.partner.begin(), found.partner.end(), mutable_data<int64_t>(partner));
-  return {to_tensor(found.grid, {rows, columns}), to_tensor(found.best, {neurons, columns}),
-          partner};
-}
-
-Tensor multiple_correlations_cpu(const Tensors& x, const Tensors& y, int64_t max_memory) {
-  SIMCORE_CHECK(!y.empty(), "Y: wanted at least one layer, got none");
-  const LayersProblem problem = layers_problem(x, y);
-  const cpu::Runtime runtime = torch_runtime();
-  const cpu::TilePlan plan = cpu::neuron_plan(problem, max_memory, runtime.threads);
-  return to_tensor(cpu::multiple_correlations(problem, plan, runtime),
-                   {problem.rows(), problem.columns()});
-}
-
-cpu::Matching parse_matching(const std::string& name) {
-  if (name == "best") return cpu::Matching::best;
-  SIMCORE_CHECK(name == "one-to-one", "matching: wanted 'best' or 'one-to-one', got '", name, "'");
-  return cpu::Matching::one_to_one;
-}
-
-cpu::MatchScore parse_score(const std::string& name) {
-  if (name == "correlation") return cpu::MatchScore::correlation;
-  if (name == "distance") return cpu::MatchScore::distance;
-  SIMCORE_CHECK(name == "angular", "score: wanted 'correlation', 'distance' or 'angular', got '",
-                name, "'");
-  return cpu::MatchScore::angular;
-}
-
-Tensor match_neurons_cpu(const Tensors& x, const Tensors& y, const std::string& matching,
-                         const std::string& score, int64_t max_memory) {
-  const LayersProblem problem = layers_problem(x, y);
-  const cpu::Matching how = parse_matching(matching);
-  const cpu::MatchScore what = parse_score(score);
-  SIMCORE_CHECK(how == cpu::Matching::one_to_one || what == cpu::MatchScore::correlation,
-                "score: wanted 'correlation' for matching 'best', got '", score, "'");
-  return to_tensor(cpu::match_neurons(problem, how, what, max_memory, torch_runtime()),
-                   {problem.rows(), problem.columns()});
-}
 
 // Returns the numbers of the entries that are set.
 std::vector<int64_t> numbers_of(const bool* flags, int64_t count) {
@@ -125,9 +74,6 @@ Tensor best_assignments_cpu(const Tensor& gains_, const Tensor& rows_, const Ten
 }  // namespace
 
 const Library neurons_functions("CPU", [](const Library& m) {
-  m.impl("best_partners", boxed<best_partners_cpu>);
-  m.impl("multiple_correlations", boxed<multiple_correlations_cpu>);
-  m.impl("match_neurons", boxed<match_neurons_cpu>);
   m.impl("best_assignments", boxed<best_assignments_cpu>);
 });
 

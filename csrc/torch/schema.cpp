@@ -100,25 +100,9 @@ const simcore::Library operators(nullptr, [](const simcore::Library& m) {
   // u [B, k, l], s [B, l] descending, v [B, l, l], a singular vector a column.
   m.def("small_svd(Tensor m) -> (Tensor u, Tensor s, Tensor v)");
 
-  // ---- neurons. Twins: neurons.py, matching.py. On CUDA: none.
-  // On CUDA devices all are composed of torch's operations in simcore/_ops/partners_composed.py and
-  // neurons_composed.py, but the host assigns neurons by best_assignments.
-
-  // Mean over neurons of max_k' |pearson(x_k, y_k')|: grid [Lx, Ly] float64; with keep also, for
-  // every neuron of every layer of x (rows, layers one after another) and every layer of y, that
-  // value (float64, nan where undefined) and the first such k' (int64, -1), else without rows.
-  // y empty: x with itself.
-  m.def(
-      "best_partners(Tensor[] x, Tensor[] y, bool keep, int max_memory) "
-      "-> (Tensor grid, Tensor best, Tensor partner)");
-
-  // Mean over neurons of ||y_j^T x_k|| / ||x_k||, centred columns: [Lx, Ly] float64.
-  m.def("multiple_correlations(Tensor[] x, Tensor[] y, int max_memory) -> Tensor");
-
-  // Layers whose neurons are matched, [Lx, Ly] float64; y empty: x with itself. matching "best"
-  // (score "correlation": mean of both directions' best) | "one-to-one" (score "correlation": mean
-  // of the assignment; "distance": of the layers, not centred; "angular": its angle).
-  m.def("match_neurons(Tensor[] x, Tensor[] y, str matching, str score, int max_memory) -> Tensor");
+  // ---- neurons. Twins: matching.py. On CUDA: none.
+  // All other operators of the family are composed of torch's operations on every device, in
+  // simcore/_ops/partners_composed.py and neurons_composed.py; the host assigns neurons.
 
   // The assignment of largest total of each matrix of gains [B, p, q] (float32 or float64, finite):
   // partner [B, p] int64, the column of each row, -1 for a row without one. rows [B, p] and columns

@@ -6,13 +6,15 @@ import functools
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from simcore._grid.inputs import centred
 
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 # torch multiplies float32 matrices with cuBLAS on CUDA devices, with oneDNN on the CPU.
 _ONEDNN: Any = torch.backends.mkldnn  # a module of dynamic attributes
 PRODUCTS: tuple[Any, ...] = (torch.backends.cuda.matmul, _ONEDNN.matmul)
@@ -97,14 +99,14 @@ def is_full_float32() -> bool:
     return precise
 
 
-def in_full_float32(function: Callable[..., object]) -> Callable[..., object]:
+def in_full_float32(function: Callable[Given, Result]) -> Callable[Given, Result]:
     """Return the function without derivatives and autocast, with products in full float32."""
 
     @functools.wraps(function)
-    def wrapped(*arguments: object) -> object:
+    def wrapped(*arguments: Given.args, **options: Given.kwargs) -> Result:
         on_cpu, on_cuda = (torch.autocast(device, enabled=False) for device in ("cpu", "cuda"))
         with torch.no_grad(), full_float32(), on_cpu, on_cuda:
-            return function(*arguments)
+            return function(*arguments, **options)
 
     return wrapped
 

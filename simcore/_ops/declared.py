@@ -1,4 +1,4 @@
-"""Operators by name: declared by the compiled library, or, in the form of pure torch, here."""
+"""Operators by name: declared by the compiled library, or here where it has none of the name."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -7,16 +7,16 @@ import torch
 
 from simcore._extension import PURE
 
-# Where the operations of torch compute the operators. The compiled library has those of the CPU.
+# Where the operations of torch compute the operators that the compiled library has for the CPU.
 KEYS = ("CUDA", "CPU") if PURE else ("CUDA",)
 _LIBRARY = torch.library.Library("simcore", "FRAGMENT")
 
 
 def operator(shapes: Callable[..., Any]) -> Any:
     """Return torch's operator of the function's name; the function makes results of its shapes."""
-    # In the form of pure torch, the signature of the function is the schema of the operator.
+    # Where the compiled library has no schema, the signature of the function is the operator's.
     name = shapes.__name__
-    if PURE:
+    if not hasattr(torch.ops.simcore, name):
         _LIBRARY.define(name + torch.library.infer_schema(shapes, mutates_args=()))
     torch.library.register_fake(f"simcore::{name}")(shapes)
     return getattr(torch.ops.simcore, name)

@@ -16,6 +16,8 @@ CUDA_KERNELS = (
     "affine_coupling",
     "affine_coupling_backward",
 )
+# Operators that are operations of torch on every device.
+COMPOSED = ("best_partners", "multiple_correlations", "match_neurons")
 # Operators of the host: assignments of neurons, from products that the device has computed.
 HOST = ("best_assignments",)
 # Operators of public names beside the grids, which are in the records of the measures.
@@ -70,7 +72,7 @@ def _grids() -> dict[tuple[str, str], list[str]]:
 
 def _line(name: str, option: str, operators: Sequence[str], kernels_alone: bool = False) -> str:
     composed = any(name not in (*CUDA_KERNELS, *HOST) for name in operators)
-    on_cpu = on_cuda = "kernels" if operators else "torch's operations"
+    on_cpu = on_cuda = "kernels" if {*operators} - {*COMPOSED} else "torch's operations"
     if composed and not kernels_alone:
         kernels = any(name in CUDA_KERNELS for name in operators)
         on_cuda = "torch's operations" + (" and kernels" if kernels else "")

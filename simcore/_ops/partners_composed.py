@@ -1,13 +1,13 @@
-"""Correlations of single neurons in torch's own operations; CUDA devices use them.
+"""Best partners and multiple correlations of single neurons, in torch's own operations.
 
-The functions run on any device: tests compare them on CPU tensors with the twins. Layers of Y that
-have one width lie side by side, so that a product takes many pairs at once.
+No matrix of correlations of two layers is held, unless it is one tile: the products of two tiles
+are reduced to their maxima or sums of squares.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,75 +16,91 @@ from torch import Tensor
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
 from simcore._grid.progress import reported
-from simcore._ops.composed import centred_columns, in_full_float32
-from simcore._ops.tiles import rows_that_fit, tiles
-
-MOST_NEURONS = 2**12  # of X in one product
-
-
-def dtype_of(layers: Sequence[Tensor]) -> torch.dtype:
-    """Return float64 if a layer is, else float32."""
-    return torch.float64 if any(t.dtype == torch.float64 for t in layers) else torch.float32
-
-
-def unit_columns(layer: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Return centred columns of unit length, or zeros, and which of them have a variance."""
-    centred, _ = centred_columns(layer)
-    # A column may be far smaller than the largest one.
-    largest = torch.maximum(centred.amax(0), -centred.amin(0))  # [p]
-    some = largest > 0
-    centred /= torch.where(some, largest, 1.0)
-    centred /= torch.where(some, torch.linalg.vector_norm(centred, dim=0), 1.0)
-    return centred.to(dtype), some
+from simcore._ops.columns import Columns, product, varying
+from simcore._ops.composed import in_full_float32
+from simcore._ops.tiles import tiles
 
 
 @dataclass(frozen=True)
-class _Group:
-    """Layers of one width: their places in their side, and their columns ``[n, layers, width]``."""
+class Known:
+    """Which neurons of all layers are compared, side by side: ``[L, widest]``."""
 
-    places: list[int]
-    values: Tensor
-    known: Tensor  # [layers, width], bool
-
-
-def _groups(layers: Sequence[Tensor], dtype: torch.dtype, bytes_each: int) -> Iterator[_Group]:
-    """Yield the layers of each width, as many together as fit into ``bytes_each``; one at least."""
-    by_width: dict[int, list[int]] = {}
-    for place, layer in enumerate(layers):
-        by_width.setdefault(layer.shape[1], []).append(place)
-    n = len(layers[0])
-    for width, places in by_width.items():
-        together = max(1, bytes_each // (dtype.itemsize * n * width))
-        for part in tiles(len(places), together):
-            units = [unit_columns(layers[place], dtype) for place in places[part]]
-            values = torch.stack([columns for columns, _ in units], 1)  # [n, layers, width]
-            known = torch.stack([some for _, some in units])  # [layers, width]
-            yield _Group(places[part], values, known)
-
-
-@dataclass(frozen=True)
-class _Room:
-    """How a bound of memory is divided: columns of Y at a time, and neurons of X in a product."""
-
-    of_group: int
-    rows: int
+    some: Tensor  # bool
+    any: Tensor  # [L]
+    first: Tensor  # int64 [L], the first such neuron
 
     @classmethod
-    def of(
-        cls, x: Sequence[Tensor], y: Sequence[Tensor], dtype: torch.dtype, max_memory: int
-    ) -> _Room:
-        n, item = len(x[0]), dtype.itemsize
-        widest_x, widest_y = (max(layer.shape[1] for layer in side) for side in (x, y))
-        bound = memory_bound(max_memory, x[0])
-        # One layer of either side is read at a time, through some float64 copies.
-        held = (item + 40) * n * max(widest_x, widest_y) + item * n * (widest_x + widest_y)
-        rows = rows_that_fit(bound, held, 3 * item * widest_y, widest_x, "the products of a pair")
-        of_group = max((bound - held) // 4, item * n * widest_y)
-        # A product has as many columns as a group of layers of Y.
-        columns = max(of_group // (item * n), widest_y)
-        return cls(
-            of_group, max(1, min(rows, MOST_NEURONS, (bound - held) // (3 * item * columns)))
-        )
+    def of(cls, layers: Sequence[Tensor], correlates: bool = True) -> Known:
+        """Return all neurons, or those with a variance, which have correlations."""
+        widest = max(layer.shape[1] for layer in layers)
+        some = torch.zeros(len(layers), widest, dtype=torch.bool, device=layers[0].device)
+        for row, layer in zip(some, layers, strict=True):
+            row[: layer.shape[1]] = varying(layer) if correlates else True
+        return cls(some, some.any(1), some.int().argmax(1))
+
+
+class Best:
+    """The largest correlations of the neurons of some layers with neurons of others."""
+
+    def __init__(self, shape: tuple[int, int], keep: bool, like: Tensor, dtype: torch.dtype):
+        self._rounding = 16 * torch.finfo(dtype).eps
+        self.values = like.new_full(shape, -torch.inf, dtype=dtype)  # [layers, neurons]
+        self.numbers: Tensor | None = None  # int64, the first neurons that reach the values
+        if keep:
+            self.numbers = like.new_zeros(shape, dtype=torch.int64)
+
+    def update(self, row: int, part: slice, products: Tensor, dim: int, start: int) -> None:
+        """Take in the products of some neurons with neurons from number ``start`` on."""
+        values = self.values[row, part]
+        if self.numbers is None:  # which take much longer to find
+            torch.maximum(values, products.amax(dim), out=values)
+            return
+        largest, numbers = products.amax(dim, keepdim=True), self.numbers[row, part]
+        # Rounding does not decide between equal neurons: the first of them is the partner.
+        at = (products >= largest - self._rounding).byte().argmax(dim)
+        largest = largest.squeeze(dim)
+        numbers.copy_(torch.where(largest > values + self._rounding, at + start, numbers))
+        torch.maximum(values, largest, out=values)
+
+    def finish(self, some: Tensor, others: Tensor, first: Tensor) -> Tensor:
+        """Return the values, float64, nan where there is none; numbers become -1 there.
+
+        ``some`` ``[layers, neurons]`` and ``others`` ``[layers, 1]`` say which neurons have a
+        variance, and which layers of partners have such neurons; the first is ``first``.
+        """
+        undefined = ~(some & others)
+        if self.numbers is not None:  # a neuron without a variance is nobody's partner
+            self.numbers = torch.where(self.values == 0, first, self.numbers)
+            self.numbers.masked_fill_(undefined, -1)
+        return self.values.double().clamp_(-1, 1).masked_fill_(undefined, torch.nan)
+
+
+def both_ways(
+    columns: Columns, a: int, others: Sequence[int], keep: bool, signed: Sequence[Tensor] | None
+) -> tuple[Best, Best]:
+    """Return the best of layer a with each of the others, and of each of the others with a.
+
+    Correlations count without their signs, or with ``signed``: 0 for the neurons of each layer, or
+    minus infinity for those that are left out.
+    """
+    like, dtype = columns.layers[0], columns.dtype
+    ahead = Best((len(others), columns.widths[a]), keep, like, dtype)
+    back = Best((len(others), max(columns.widths)), keep, like, dtype)
+    for left, b, right, of_a, of_b in columns.pairs(a, others):
+        products = product(of_a, of_b)
+        if signed is None:
+            products.abs_()
+        else:
+            products.add_(signed[a][left, None]).add_(signed[b][right])
+        row = b - others[0]
+        ahead.update(row, left, products, 1, right.start)
+        back.update(row, right, products, 0, left.start)
+    return ahead, back
+
+
+def bytes_of_bests(layers: Sequence[Tensor]) -> int:
+    """Return the bytes of the best of one layer with all others, both ways."""
+    return 48 * len(layers) * max(layer.shape[1] for layer in layers)
 
 
 def best_partners(
@@ -93,97 +109,67 @@ def best_partners(
     """Compute ``simcore::best_partners``."""
     check_finite(x, "X")
     check_finite(y, "Y")
-    others, dtype = y or x, dtype_of([*x, *y])
-    room = _Room.of(x, others, dtype, max_memory)
-    starts = [0, *itertools.accumulate(layer.shape[1] for layer in x)]
-    shape = (starts[-1] if keep else 0, len(others))
-    best = torch.empty(shape, dtype=torch.float64, device=x[0].device)
-    partner = torch.empty(shape, dtype=torch.int64, device=best.device)
-    grid = best.new_empty(len(x), len(others))
-
-    def put(place: int, other: int, found: _Found) -> None:
-        grid[place, other] = found.values.nanmean()  # []
-        if keep:
-            part = slice(starts[place], starts[place + 1])
-            best[part, other], partner[part, other] = found.values, found.numbers
-
-    for group in _groups(others, dtype, room.of_group):
-        for place, layer in reported(enumerate(x)):
-            units, some = unit_columns(layer, dtype)  # [n, p], [p]
-            if not y and place in group.places:  # a neuron is its own best partner
-                own = torch.arange(len(some), device=best.device)
-                put(place, place, _found(torch.ones_like(units[0]), own, some, some))
-            later = [i for i, other in enumerate(group.places) if y or other > place]
-            for i in later:
-                ahead, back = _compared(units, some, group, i, room.rows, keep, not y)
-                put(place, group.places[i], ahead)
-                if back is not None:
-                    put(group.places[i], place, back)
+    layers, first_y = [*x, *y], len(x) if y else 0
+    columns = Columns(layers, memory_bound(max_memory, x[0]), bytes_of_bests(layers))
+    known, widths = Known.of(layers), columns.widths
+    starts = [0, *itertools.accumulate(widths)]
+    grid = x[0].new_full((len(x), len(y) or len(x)), torch.nan, dtype=torch.float64)
+    shape = (starts[len(x)] if keep else 0, grid.shape[1])
+    best = grid.new_full(shape, torch.nan)
+    partner = torch.full(shape, -1, dtype=torch.int64, device=grid.device)
+    for a in reported(range(len(x))):
+        rows, others = slice(starts[a], starts[a + 1]), range(first_y or a + 1, len(layers))
+        of_a = known.some[a, : widths[a]]
+        if not y:  # a neuron is its own best partner
+            ones = torch.ones_like(of_a, dtype=torch.float64).masked_fill_(~of_a, torch.nan)
+            grid[a, a] = ones.nanmean()
+            if keep:
+                best[rows, a] = ones
+                own = torch.arange(widths[a], device=grid.device)
+                partner[rows, a] = own.masked_fill_(~of_a, -1)
+        if not others:
+            continue
+        ahead, back = both_ways(columns, a, others, keep, None)
+        later = slice(others.start, others.stop)
+        at = slice(others.start - first_y, others.stop - first_y)
+        values = ahead.finish(of_a, known.any[later, None], known.first[later, None])
+        grid[a, at] = values.nanmean(1)
+        if ahead.numbers is not None:
+            best[rows, at], partner[rows, at] = values.T, ahead.numbers.T
+        if y:
+            continue
+        values = back.finish(known.some[later], known.any[a], known.first[a])
+        grid[at, a] = values.nanmean(1)
+        if back.numbers is not None:
+            for b, of_b, numbers in zip(others, values, back.numbers, strict=True):
+                part = slice(starts[b], starts[b + 1])
+                best[part, a], partner[part, a] = of_b[: widths[b]], numbers[: widths[b]]
     return grid, best, partner
-
-
-@dataclass(frozen=True)
-class _Found:
-    """The largest correlation of every neuron of a layer; nan and -1 where it has none."""
-
-    values: Tensor
-    numbers: Tensor  # [p], int64
-
-
-def _found(largest: Tensor, first: Tensor, some: Tensor, others: Tensor) -> _Found:
-    """Return what was found; a neuron without a variance is nobody's partner."""
-    undefined = ~some | ~others.any()
-    first = torch.where(largest == 0, others.int().argmax(), first)
-    values = largest.double().clamp_(max=1)
-    return _Found(values.masked_fill_(undefined, torch.nan), first.masked_fill_(undefined, -1))
-
-
-def _compared(
-    units: Tensor, some: Tensor, group: _Group, i: int, rows: int, keep: bool, both: bool
-) -> tuple[_Found, _Found | None]:
-    """Return the best partners in layer ``i`` of a group and, if ``both``, of its neurons."""
-    known, ahead = group.known[i], []
-    largest = group.values.new_full(known.shape, -1.0)
-    first = torch.zeros(known.shape, dtype=torch.int64, device=known.device)
-    none = first[:1]  # stands for the numbers, which take long to find
-    for tile in tiles(units.shape[1], rows):
-        products = (units[:, tile].T @ group.values[:, i]).abs_()  # [neurons of x, width]
-        ahead.append(products.max(1) if keep else (products.amax(1), none.expand(len(products))))
-        if both:
-            of_tile, at = products.max(0) if keep else (products.amax(0), none.expand_as(first))
-            first = torch.where(of_tile > largest, at + tile.start, first)
-            largest = torch.maximum(of_tile, largest)
-    values, numbers = (torch.cat(parts) for parts in zip(*ahead, strict=True))  # [p] each
-    back = _found(largest, first, known, some) if both else None
-    return _found(values, numbers, some, known), back
 
 
 def multiple_correlations(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
     """Compute ``simcore::multiple_correlations``; the layers of y are orthonormal bases."""
-    if not y:
-        raise ValueError("Y: wanted at least one layer, got none")
     check_finite(x, "X")
     check_finite(y, "Y")
-    dtype = dtype_of([*x, *y])
-    room = _Room.of(x, y, dtype, max_memory)
+    held = 8 * len(y) * max(layer.shape[1] for layer in x)
+    columns = Columns(x, memory_bound(max_memory, x[0]), held, others=y)
+    empty = torch.stack([~varying(basis).any() for basis in y])  # [Ly]
     grid = torch.empty(len(x), len(y), dtype=torch.float64, device=x[0].device)
-    for group in _groups(x, dtype, room.of_group):
-        for column, basis in reported(enumerate(y)):
-            centred, power = centred_columns(basis)  # [n, k], []
-            directions = (centred * power).to(dtype)
-            empty = (directions == 0).all()
-            for i, row in enumerate(group.places):
-                shares = [
-                    (group.values[:, i, tile].T @ directions).double().square_().sum(1).sqrt_()
-                    for tile in tiles(group.values.shape[2], room.rows)
-                ]
-                undefined = ~group.known[i] | empty
-                known = torch.cat(shares).clamp_(max=1.0).masked_fill_(undefined, torch.nan)
-                grid[row, column] = known.nanmean()  # []
+    for a in reported(range(len(x))):
+        squares = grid.new_zeros(len(y), columns.widths[a])
+        for left in tiles(columns.widths[a], columns.side):
+            units = columns(a, left)  # centred, so that the mean of a basis does not matter
+            for of_basis, basis in zip(squares, y, strict=True):
+                for right in tiles(basis.shape[1], columns.side):
+                    products = product(units, basis[:, right].to(columns.dtype))
+                    of_basis[left] += products.square_().sum(1, dtype=torch.float64)
+        undefined = ~varying(x[a]) | empty[:, None]
+        values = squares.sqrt_().clamp_(max=1.0).masked_fill_(undefined, torch.nan)
+        grid[a] = values.nanmean(1)
     return grid
 
 
-# Registered for CUDA in simcore/_ops/neurons.py.
+# Registered in simcore/_ops/neurons.py.
 OPERATORS: dict[str, Callable[..., object]] = {
     "best_partners": in_full_float32(best_partners),
     "multiple_correlations": in_full_float32(multiple_correlations),

@@ -17,13 +17,21 @@ def rows_that_fit(bound: int, held: int, of_row: int, n: int, purpose: str) -> i
     return max(1, min(n, min(bound - held, MOST_BYTES) // max(1, of_row)))
 
 
-def side_that_fits(bound: int, held: int, of_row: int, of_entry: int, n: int, purpose: str) -> int:
+def side_that_fits(
+    bound: int,
+    held: int,
+    of_row: int,
+    of_entry: int,
+    n: int,
+    purpose: str,
+    most_bytes: int = MOST_BYTES,
+) -> int:
     """Return the side of square tiles of n rows and columns."""
     # ``held + side * of_row + side**2 * of_entry`` bytes are within ``bound``.
     side = min(n, LEAST_SIDE)
     least = side * of_row + side**2 * of_entry
     require_memory(held + least, bound, purpose)
-    room = min(bound - held, max(MOST_BYTES, least))
+    room = min(bound - held, max(most_bytes, least))
     root = math.isqrt(of_row**2 + 4 * of_entry * room)
     return max(side, min(n, (root - of_row) // (2 * of_entry)))
 

@@ -11,7 +11,7 @@ from simcore import attention_grid, cka_grid, nn, reference
 from simcore._ops import gram_composed, hsic_plan, partners_composed
 from simcore._ops.attention import composed_similarity
 from simcore._ops.coupling import affine_coupling
-from support import measure_table, tolerance
+from support import tolerance
 from support.bad_inputs import assert_refused
 from support.cases import DTYPES, ESTIMATORS, HALVES, KERNELS, Case, attention, exact, layers
 from support.cka import ESTIMATED, WELL_CONDITIONED_N, check_cka, expected
@@ -24,15 +24,8 @@ pytestmark = pytest.mark.filterwarnings(
 )
 FAR = Case(45, 1000.0, True, (7, 24, 300))
 # Measures with kernels; tests of the families have the composed forms of all others.
-FUNCTIONS = ("neuronsim_grid", "mixedsim_grid", "distance_correlation_grid", "rsm_difference_grid")
-# Few rows, more rows than one tile has, and rounding: the other cases belong to the deep tier.
-QUICK_CASES = [measure_table.JOB_CASES[i] for i in (1, 5, 8)]
+FUNCTIONS = ("distance_correlation_grid", "rsm_difference_grid")
 CKA_CASES = Case(4, 10.0), Case(33), Case(129, 1000.0, True)
-NEURONS = [
-    pytest.param(measure, case, marks=() if case in QUICK_CASES else pytest.mark.deep)
-    for measure, case in measure_table.JOBS
-    if measure.function in FUNCTIONS
-]
 DISTANCES = [row for row in DISTANCE_ROWS if row.function in FUNCTIONS]
 COMPARED_BY_ROW = ("cosine_grid", "disagreement_grid", "output_divergence_grid")
 ROWWISE = [row for row in DISTANCE_ROWS if row.function in COMPARED_BY_ROW]
@@ -61,15 +54,6 @@ def composed(grid, *given, **options):
         got = grid(*map(there, given), **options)
     assert not device.kernels
     return got.values
-
-
-@pytest.mark.parametrize(("measure", "case"), NEURONS, ids=str)
-@FLOAT64_DEEP
-def test_measures_match_the_twins(dtype, measure, case):
-    x = measure.layers(case, dtype)
-    tolerance.assert_measure(composed(measure, x), measure.twin(x), dtype)
-    y = measure.layers(Case(case.n, 10.0, widths=(12, 5)), dtype, seed=1)
-    tolerance.assert_measure(composed(measure, x, y), measure.twin(x, y), dtype)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from simcore import neuron_partners, reference
+from simcore import neuron_partners, neuronsim_grid, reference
 from support import tolerance
 from support.cases import DTYPES, HALVES, Case, exact
 from support.measure_table import (
@@ -40,3 +40,12 @@ def test_equal_partners_give_the_first():
     for dtype in DTYPES:
         mixed = doubled.to(dtype)[:, [0, 3, 6, 1, 4, 7, 2, 5, 8]]
         assert neuron_partners([x.to(dtype)], [mixed]).partner[0].flatten().tolist() == [0, 3, 6]
+
+
+def test_many_rows_lose_no_digits():
+    """Float32 products of few columns run over all rows in one go."""
+    generator = torch.Generator().manual_seed(0)
+    shared = torch.randn(300_000, 1, generator=generator)
+    x, y = (shared + 0.01 * torch.randn(300_000, 4, generator=generator) for _ in range(2))
+    want = neuronsim_grid([x.double()], [y.double()])
+    tolerance.assert_measure(neuronsim_grid([x], [y]), want, torch.float32)

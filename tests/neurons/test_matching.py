@@ -12,8 +12,10 @@ from simcore import aligned_cosine_grid, matching_grid, neuron_matches, referenc
 from support import tolerance
 from support.bad_inputs import LAYERS, X, Y, assert_refused
 from support.cases import DTYPES, Case, exact, layers
+from support.distance_table import DISTANCE_ROWS
 
 FLOAT64 = torch.float64
+ROWS = [row for row in DISTANCE_ROWS if row.function == "matching_grid"]
 TRANSPORT = [{"matching": "transport", "score": score} for score in ("correlation", "distance")]
 EVERY = pytest.mark.parametrize("options", TRANSPORT, ids=lambda o: o["score"])
 
@@ -83,6 +85,20 @@ def test_a_permutation_is_found(width, dtype):
         np.testing.assert_allclose(got, [[np.diag(columns).mean()]], atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_scales_and_columns_of_zeros_do_not_matter(dtype):
+    generator = np.random.default_rng(3)
+    for offset, scale in ((0.0, 1.0), (1000.0, 1.0), (0.0, 1e-30), (0.0, 1e30)):
+        x = torch.from_numpy((generator.standard_normal((60, 40)) + offset) * scale).to(dtype)
+        moved = x[:, torch.from_numpy(generator.permutation(40))]
+        assert matching_grid([x], [moved], score="distance") == 0
+        assert matching_grid([x], [moved], score="angular") < 1e-14
+        assert abs(float(matching_grid([x], [moved])) - 1) < 1e-6
+        wide = torch.cat([moved, torch.zeros(60, 2, dtype=dtype)], 1)
+        assert matching_grid([x], [wide], score="distance") == 0
+        assert matching_grid([wide], [x], score="distance") == 0
+
+
 def test_assignments_of_random_gains():
     """Tied, negative and rectangular matrices, through layers whose products they are."""
     generator = np.random.default_rng(0)
@@ -118,6 +134,25 @@ def test_neurons_without_variance_are_left_out(options):
         np.testing.assert_allclose(got, matching_grid(x, other, **options), rtol=1e-12)
     with pytest.warns(UserWarning, match=r"left out: 2 of Y\[0\]"):
         matching_grid(x, padded, **options)
+
+
+@pytest.mark.filterwarnings("ignore:.*left out")
+@pytest.mark.parametrize("measure", ROWS, ids=str)
+def test_constant_neurons_and_layers_without_a_value(measure):
+    x, y = layers(Case(40, 1.0, widths=(5, 9))), layers(Case(40, widths=(6,)), seed=1)
+    constant = torch.full((40, 2), -0.1, dtype=torch.float64)
+    for layer in (torch.cat([constant, x[0]], 1), torch.cat([x[1], constant], 1)):
+        got, want = measure([layer], y), measure.twin([layer], y)
+        tolerance.assert_other(measure, got, want, exact([layer]), exact(y), torch.float64)
+        got = measure(y, [layer])
+        tolerance.assert_other(
+            measure, got, measure.twin(y, [layer]), exact(y), exact([layer]), torch.float64
+        )
+    if measure.undefined != "none":
+        nothing = torch.zeros_like(x[1])
+        with pytest.warns(UserWarning, match=r"nan for X\[1\]"):
+            got = measure([x[0], nothing])
+        assert got.isnan().tolist() == [[False, True], [True, True]]
 
 
 def score_of(match, x, y, options):
@@ -261,13 +296,40 @@ def test_operators():
     for y in ([], Y):
         torch.library.opcheck(ops.match_neurons.default, (X, y, "one-to-one", "angular", 0))
         torch.library.opcheck(ops.aligned_cosines.default, (X, y, 0))
-    for arguments, words in (
-        ((X, [], "all", "distance", 0), "matching best all"),
-        ((X, [], "best", "cosine", 0), "score correlation cosine"),
-        ((X, [], "best", "distance", 0), "score correlation best distance"),
-        ((X, [Y[0][:5]], "best", "correlation", 0), "Y 0 37 5"),
-        ((X, [], "best", "correlation", 1), "max_memory 1"),
-    ):
-        assert_refused(ops.match_neurons, arguments, {}, ValueError, words)
     assert_refused(ops.aligned_cosines, (X, [Y[0][:5]], 0), {}, ValueError, "Y 0 37 5")
     assert simcore.matching_grid(X).shape == (3, 3)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_best_assignments(dtype):
+    """With rows and columns that take no part, against the twin's least cost."""
+    generator = np.random.default_rng(0)
+    gains = torch.from_numpy(generator.standard_normal((6, 9, 7))).to(dtype)
+    rows = torch.from_numpy(generator.random((6, 9)) < 0.7)
+    columns = torch.from_numpy(generator.random((6, 7)) < 0.7)
+    rows[0] = True
+    columns[1] = False
+    partner = torch.ops.simcore.best_assignments(gains, rows, columns)
+    for matrix, left, right, found in zip(gains, rows, columns, partner, strict=True):
+        some = found >= 0
+        assert int(some.sum()) == min(int(left.sum()), int(right.sum()))
+        assert not bool((some & ~left).any())
+        assert bool(right[found[some]].all())
+        assert len(set(found[some].tolist())) == int(some.sum())
+        costs = -matrix[left][:, right].double().numpy()
+        want = reference.matching.least_cost(costs) if costs.size else 0.0
+        total = matrix.double()[some, found[some]].sum()
+        np.testing.assert_allclose(float(-total), want, rtol=1e-6, atol=1e-12)
+    torch.library.opcheck(torch.ops.simcore.best_assignments.default, (gains, rows, columns))
+
+
+def test_direct_calls_of_best_assignments_are_checked():
+    gains, rows, columns = torch.zeros(2, 3, 4), torch.ones(2, 3).bool(), torch.ones(2, 4).bool()
+    for arguments, error, words in (
+        ((gains[0], rows, columns), ValueError, "gains B p q 3 4"),
+        ((gains.half(), rows, columns), TypeError, "gains float32 float64 Half"),
+        ((gains, rows.int(), columns), TypeError, "rows bool Int"),
+        ((gains, columns, columns), ValueError, "rows 2 3 4"),
+        ((gains, rows, rows), ValueError, "columns 2 4 3"),
+    ):
+        assert_refused(torch.ops.simcore.best_assignments, arguments, {}, error, words)

@@ -8,7 +8,7 @@ import torch
 import simcore
 from simcore._measures import MEASURES
 from simcore._ops import devices, spectral_batched
-from simcore._ops.devices import CUDA_KERNELS, HOST
+from simcore._ops.devices import COMPOSED, CUDA_KERNELS, HOST
 from support.operators import defined_operators
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -35,6 +35,14 @@ def test_all_others_are_registered_by_python_but_for_those_of_the_host():
     assert {*spectral_batched.OPERATORS} <= registered
 
 
+def test_operators_that_are_composed_everywhere_have_no_kernel():
+    for name in COMPOSED:
+        for key in ("CPU", "CUDA"):
+            assert torch._C._dispatch_has_kernel_for_dispatch_key(f"simcore::{name}", key)
+    sources = "".join(path.read_text() for path in (ROOT / "csrc" / "torch").glob("*.cpp"))
+    assert not {*COMPOSED} & {*re.findall(r'"(\w+)"', sources)}
+
+
 def test_every_grid_is_in_the_table():
     grids = {name for name in simcore.__all__ if name.endswith("_grid")}
     assert grids <= {measure.function for measure in MEASURES.values()}
@@ -42,6 +50,7 @@ def test_every_grid_is_in_the_table():
     assert all(any(line.startswith(f"| `{name}` |") for line in lines) for name in grids)
     assert "| `rsa_grid`, spearman | kernels | torch's operations |" in lines
     assert "| `rsm_difference_grid` | kernels | kernels |" in lines
+    assert "| `neuronsim_grid` | torch's operations | torch's operations |" in lines
 
 
 def test_an_option_has_a_row_where_it_calls_operators_that_the_grid_does_not():

@@ -35,9 +35,6 @@ JOBS = {
     "pwcca": "pwcca13",
     "aligned_cosines": "aligned_cosine13",
     "small_svd": "pwcca",  # of bench/gpu_jobs.py
-    "best_partners": "neuronsim13",
-    "multiple_correlations": "mixedsim13",
-    "match_neurons": "hard_match13",
     "best_assignments": "hard_match13",
     "standardised_rows": "rsa13",
     "rank_moments": "rsa_spearman13",

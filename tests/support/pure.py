@@ -9,9 +9,8 @@ THREADS = "attention/test_inputs.py::test_repetition_and_threads_are_bit_equal"
 # By the beginning of a test's id below tests/.
 NEEDS_KERNELS = {
     "grid/test_operators.py::test_direct_calls": CHECKED_IN_CPP,
-    "grid/test_operators.py::test_the_other_side_and_the_memory_are_checked": CHECKED_IN_CPP,
-    "grid/test_operators.py::test_multiple_correlations_need_layers": CHECKED_IN_CPP,
-    "neurons/test_composed.py::test_direct_calls": CHECKED_IN_CPP,
+    "grid/test_operators.py::test_the_other_side_is_checked": CHECKED_IN_CPP,
+    "neurons/test_matching.py::test_direct_calls": CHECKED_IN_CPP,
     "neurons/test_matching.py::test_operators": CHECKED_IN_CPP,
     "rsa/test_rsa.py::test_direct_calls_are_checked": CHECKED_IN_CPP,
     "coupling/test_errors.py::test_message_of_the_operators[integers]": CHECKED_IN_CPP,

@@ -24,10 +24,4 @@ struct LayersProblem {
   }
 };
 
-inline int64_t total_width(const std::vector<LayerView>& layers) {
-  int64_t width = 0;
-  for (const LayerView& layer : layers) width += layer.width;
-  return width;
-}
-
 }  // namespace simcore

@@ -7,7 +7,6 @@
 
 #include "core/math/index_math.h"
 #include "cpu/base/buffer.h"
-#include "cpu/base/memory.h"
 #include "cpu/isa/isa.h"
 
 namespace simcore::cpu {
@@ -80,15 +79,6 @@ void refuse_memory(const TilePlan& plan) {
   throw std::invalid_argument(
       "max_memory: wanted at least " + std::to_string(plan.workspace_bytes) +
       " bytes for the smallest tiles, got " + std::to_string(plan.max_memory));
-}
-
-TilePlan plan_columns(const GridRequest& request) {
-  const GridSizes sizes(request, request.float64);
-  TilePlan plan;
-  plan.float64 = request.float64;
-  plan.max_memory = memory_bound(request.max_memory);
-  plan_column_tiles(plan, sizes, common_bytes(sizes, kRowArrays));
-  return plan;
 }
 
 }  // namespace simcore::cpu

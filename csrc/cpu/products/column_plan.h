@@ -1,5 +1,5 @@
-// Tiles of column products (column_products.h) within a bound of memory, and the parts that every
-// plan of a grid has: sizes, and the bytes that are held whatever the tiles.
+// Tiles of products of features (cpu/hsic/feature.cpp) within a bound of memory, and the parts that
+// every plan of a grid has: sizes, and the bytes that are held whatever the tiles.
 #pragma once
 
 #include <cstdint>
@@ -46,8 +46,5 @@ void plan_column_tiles(TilePlan& plan, const GridSizes& sizes, int64_t common);
 
 // Throws std::invalid_argument: the workspace_bytes of the smallest tiles exceed max_memory.
 [[noreturn]] void refuse_memory(const TilePlan& plan);
-
-// Plans a grid that is made of column products alone. Throws as plan_column_tiles does.
-TilePlan plan_columns(const GridRequest& request);
 
 }  // namespace simcore::cpu
