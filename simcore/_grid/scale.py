@@ -1,9 +1,8 @@
 """Layers that would leave the range of float64, or lose the distances between rows in float32.
 
 float64 layers are multiplied by powers of two, which is exact and changes no measure. float32
-layers and half precisions need it only where their columns differ by many powers of two: operators
-compute them in units of the layer or in float64. Layers whose distances float32 would lose are
-copied to float64.
+layers and half precisions need no scaling: operators compute them in units of the layer or in
+float64. Layers whose distances float32 would lose are copied to float64.
 """
 
 from __future__ import annotations
@@ -27,9 +26,6 @@ SINGULAR_VALUES = (2.0**-900, 2.0**960)
 # Largest ratio of an entry (of a constant column) and the largest difference: the factor that
 # brings the difference near 1 does not make the entry overflow.
 LARGEST_RATIO = 1e250
-# Largest ratio of the differences within two columns of one float32 layer, in whose unit squares of
-# the smaller one are normal numbers of float32.
-COLUMNS_IN_FLOAT32 = 2.0**50
 ORDINARY_EXPONENT = 300  # squares of 2^300 and sums of them are normal
 LARGEST_EXPONENT = 1000  # 2^-1000 and 2^1000 are normal; scaled sizes lie in 2^-74 to 2^24
 SAMPLED_ROWS = 64
@@ -69,10 +65,7 @@ def in_range(
     # copy become 0: a constant of 1e306 would overflow if it were multiplied by the factor that
     # columns of 1e-306 need. Layers with NaN or infinity are returned as they are; later checks
     # name them.
-    looked_at = [columns or layer.dtype == torch.float64 for layer in layers]
-    measured = [
-        _sizes(one) if looked else None for one, looked in zip(layers, looked_at, strict=True)
-    ]
+    measured = [_sizes(layer) if layer.dtype == torch.float64 else None for layer in layers]
     facts = [_facts(*sizes) for sizes in measured if sizes is not None]
     # One synchronisation with the device for all layers.
     known = iter(torch.stack(facts).tolist() if facts else [])
@@ -83,10 +76,7 @@ def in_range(
         least, largest, entry = next(known)
         if largest == 0 or not math.isfinite(entry):
             continue
-        if layer.dtype == torch.float64:
-            varies_in_range = limits[0] < (least if columns else largest) and largest < limits[1]
-        else:
-            varies_in_range = largest <= COLUMNS_IN_FLOAT32 * least
+        varies_in_range = limits[0] < (least if columns else largest) and largest < limits[1]
         if varies_in_range and entry / largest < LARGEST_RATIO:
             continue
         exponents[i] = 0 if varies_in_range else near_one(largest)
@@ -117,15 +107,15 @@ def _sizes(layer: Tensor) -> tuple[Tensor, Tensor]:
 def _facts(differences: Tensor, entries: Tensor) -> Tensor:
     """Return the least difference above 0, the largest difference and the largest entry."""
     least = torch.where(differences > 0, differences, float("inf")).min()
-    return torch.stack([least, differences.max(), entries.max()]).double()
+    return torch.stack([least, differences.max(), entries.max()])
 
 
 def _scaled(layer: Tensor, differences: Tensor, exponent: int | None) -> Tensor:
     """Return ``layer * 2**-exponent``; None brings the differences of every column near 1."""
     if exponent is None:
-        own = torch.frexp(differences.double()).exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)
+        own = torch.frexp(differences).exponent.clamp(-LARGEST_EXPONENT, LARGEST_EXPONENT)
         # The exponent bits of float64 give the exact power of two; pow may round.
-        scaled = (layer * ((1023 - own.long()) << 52).view(torch.float64)).to(layer.dtype)
+        scaled = layer * ((1023 - own.long()) << 52).view(torch.float64)
     else:
         scaled = layer * 2.0**-exponent
     return scaled.masked_fill_(differences == 0, 0.0)
