@@ -6,12 +6,12 @@ are made again for every product, a tile at a time.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import BLOCK_ENTRIES, DEVICE_BLOCK_ENTRIES, centred
+from simcore._grid.inputs import BLOCK_ENTRIES, DEVICE_BLOCK_ENTRIES
 from simcore._ops.tiles import LEAST_SIDE, side_that_fits, tiles
 
 MOST_COLUMNS = 2**12  # of either layer in one product
@@ -36,11 +36,31 @@ def block_columns(layer: Tensor) -> int:
     return min(max(LEAST_SIDE, entries // len(layer)), layer.shape[1])
 
 
-def of_unit_length(columns: Tensor) -> Tensor:
-    """Return centred columns ``[n, c]`` of length 1, or zeros, float64."""
-    result = centred(columns)
-    lengths = result.square().sum(0).sqrt_()  # [c]
-    return result.div_(torch.where(lengths > 0, lengths, 1.0))
+def _row_blocks(columns: Tensor) -> tuple[Tensor, ...]:
+    entries = BLOCK_ENTRIES // 2 if columns.device.type == "cpu" else DEVICE_BLOCK_ENTRIES
+    return columns.split(max(1, entries // columns.shape[1]))  # float64 copies fit into the cache
+
+
+def mean_row(columns: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the first row and the mean of the rows less the first, float64 ``[c]``."""
+    first = columns[0].double()
+    sums = torch.stack([(block - first).sum(0) for block in _row_blocks(columns)])
+    return first, sums.sum(0) / len(columns)
+
+
+def write_centred(columns: Tensor, out: Tensor, scale: Tensor | None = None) -> None:
+    """Write the centred columns ``[n, c]`` times ``scale``, by default of length 1, or zeros."""
+    first, offset = mean_row(columns)
+    blocks = _row_blocks(columns)
+
+    def centred(block: Tensor) -> Tensor:  # constant columns are exactly 0
+        return (block - first).sub_(offset)
+
+    if scale is None:
+        squares = torch.stack([centred(block).square_().sum(0) for block in blocks]).sum(0)  # [c]
+        scale = torch.where(squares > 0, squares.rsqrt(), 0.0)
+    for block, part in zip(blocks, out.split(len(blocks[0])), strict=True):
+        part.copy_(centred(block).mul_(scale))
 
 
 def product(of_a: Tensor, of_b: Tensor, out: Tensor | None = None) -> Tensor:
@@ -54,23 +74,23 @@ def product(of_a: Tensor, of_b: Tensor, out: Tensor | None = None) -> Tensor:
 
 
 class Columns:
-    """Columns of layers as products take them, ``[n, c]``: ``make`` of some columns of a layer."""
+    """Tiles of the centred columns of layers, ``[n, c]``: of unit length, or times ``scales``."""
 
     def __init__(
         self,
         layers: Sequence[Tensor],
         bound: int,  # bytes of all, beside `held`
         held: int,
-        make: Callable[[int, slice], Tensor] | None = None,  # by default of unit length
+        scales: Sequence[Tensor] | None = None,
         others: Sequence[Tensor] | None = None,  # layers that products take as they are
     ) -> None:
         self.layers, self.dtype = layers, dtype_of([*layers, *(others or ())])
-        self._make = make or (lambda i, part: of_unit_length(layers[i][:, part]))
+        self._scales = scales
         n, item = len(layers[0]), self.dtype.itemsize
         self.widths = [layer.shape[1] for layer in layers]
         widest = max(layer.shape[1] for layer in [*layers, *(others or ())])
-        held += 8 * COPIES * n * max(map(block_columns, layers))
-        # One tile of either layer, and the products of two tiles before and after a step.
+        held += 8 * COPIES * max(_row_blocks(layer)[0].numel() for layer in layers)
+        # A tile of either side, and the products of two tiles before and after a step.
         of_column, of_entry = 2 * n * item, 2 * item + 8
         purpose = "the products of a pair"
         side = side_that_fits(bound, held, of_column, of_entry, widest, purpose, bound)
@@ -79,19 +99,28 @@ class Columns:
         whole = n * item * sum(self.widths)
         self.left = max(0, room - whole)  # bytes
         self._kept: list[Tensor] | None = None
+        # Where tiles are made again, those of a side are written to the same memory.
+        self._sides: tuple[Tensor, ...] = ()
         if whole <= room and others is None:  # else a tile is made once
-            self._kept = [self._made(i, slice(0, p)) for i, p in enumerate(self.widths)]
+            self._kept = [self._empty(p) for p in self.widths]
+            for i, kept in enumerate(self._kept):
+                self._write(i, slice(0, kept.shape[1]), kept)
+        else:
+            self._sides = tuple(self._empty(min(self.side, widest)) for _ in range(2))
 
-    def __call__(self, i: int, part: slice) -> Tensor:
-        """Return some columns of layer i."""
-        return self._made(i, part) if self._kept is None else self._kept[i][:, part]
+    def _empty(self, columns: int) -> Tensor:
+        return self.layers[0].new_empty((len(self.layers[0]), columns), dtype=self.dtype)
 
-    def _made(self, i: int, part: slice) -> Tensor:
-        layer = self.layers[i]
-        result = layer.new_empty((len(layer), part.stop - part.start), dtype=self.dtype)
-        for block in tiles(result.shape[1], block_columns(layer)):
-            of_layer = slice(part.start + block.start, part.start + block.stop)
-            result[:, block] = self._make(i, of_layer)
+    def _write(self, i: int, part: slice, out: Tensor) -> None:
+        scale = None if self._scales is None else self._scales[i]
+        write_centred(self.layers[i][:, part], out, scale)
+
+    def tile(self, i: int, part: slice, side: int = 0) -> Tensor:
+        """Return some columns of layer i, valid until the next tile of this side."""
+        if self._kept is not None:
+            return self._kept[i][:, part]
+        result = self._sides[side][:, : part.stop - part.start]
+        self._write(i, part, result)
         return result
 
     def pairs(
@@ -99,7 +128,7 @@ class Columns:
     ) -> Iterator[tuple[slice, int, slice, Tensor, Tensor]]:
         """Yield a tile of layer a, one of the others, a tile of it, and the columns of both."""
         for left in tiles(self.widths[a], self.side):
-            of_a = self(a, left)
+            of_a = self.tile(a, left)
             for b in others:
                 for right in tiles(self.widths[b], self.side):
-                    yield left, b, right, of_a, self(b, right)
+                    yield left, b, right, of_a, self.tile(b, right, 1)

@@ -13,11 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import centred, check_finite
+from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
 from simcore._grid.progress import reported
 from simcore._grid.scale import exponents_to_remove
-from simcore._ops.columns import Columns, block_columns, dtype_of, product
+from simcore._ops.columns import Columns, block_columns, dtype_of, mean_row, product
 from simcore._ops.composed import in_full_float32
 from simcore._ops.partners_composed import Known, both_ways, bytes_of_bests
 from simcore._ops.tiles import tiles
@@ -104,12 +104,9 @@ class _Gains:
             self._columns = Columns(layers, bound, self.of_pair)
             return
         entries = [torch.maximum(layer.amax(), -layer.amin()).double() for layer in layers]
-        powers = [_power(torch.frexp(entry).exponent) for entry in entries]
-        self._columns = Columns(
-            layers, bound, self.of_pair, lambda i, part: centred(layers[i][:, part]) / powers[i]
-        )
-        for layer, power in zip(layers, powers, strict=True):
-            self._means.append(layer.mean(0, dtype=torch.float64) / power)
+        scales = [_power(-torch.frexp(entry).exponent) for entry in entries]
+        self._columns = Columns(layers, bound, self.of_pair, scales)
+        self._means = [sum(mean_row(layer)) * s for layer, s in zip(layers, scales, strict=True)]
 
     @property
     def left(self) -> int:
@@ -176,10 +173,6 @@ def _best(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
     layers, first_y = [*x, *y], len(x) if y else 0
     columns = Columns(layers, memory_bound(max_memory, x[0]), bytes_of_bests(layers))
     known = Known.of(layers)
-    # A neuron without a variance is nobody's partner.
-    signed = torch.zeros(known.some.shape, dtype=columns.dtype, device=x[0].device)
-    signed.masked_fill_(~known.some, -torch.inf)
-    penalties = [row[:p] for row, p in zip(signed, columns.widths, strict=True)]
     grid = x[0].new_full((len(x), len(y) or len(x)), torch.nan, dtype=torch.float64)
     for a in reported(range(len(x))):
         others = range(first_y or a + 1, len(layers))
@@ -189,9 +182,9 @@ def _best(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
             continue
         later = slice(others.start, others.stop)
         at = slice(others.start - first_y, others.stop - first_y)
-        ahead, back = both_ways(columns, a, others, False, penalties)
-        of_a = ahead.finish(known.some[a, : columns.widths[a]], known.any[later, None], known.first)
-        of_others = back.finish(known.some[later], known.any[a], known.first)
+        ahead, back = both_ways(columns, a, others, known, signed=True)
+        of_a = ahead.finish(known.some[a, : columns.widths[a]], known.any[later, None])
+        of_others = back.finish(known.some[later], known.any[a])
         grid[a, at] = (of_a.nanmean(1) + of_others.nanmean(1)) / 2
         if not y:
             grid[at, a] = grid[a, at]

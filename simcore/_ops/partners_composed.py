@@ -27,7 +27,6 @@ class Known:
 
     some: Tensor  # bool
     any: Tensor  # [L]
-    first: Tensor  # int64 [L], the first such neuron
 
     @classmethod
     def of(cls, layers: Sequence[Tensor], correlates: bool = True) -> Known:
@@ -36,7 +35,7 @@ class Known:
         some = torch.zeros(len(layers), widest, dtype=torch.bool, device=layers[0].device)
         for row, layer in zip(some, layers, strict=True):
             row[: layer.shape[1]] = varying(layer) if correlates else True
-        return cls(some, some.any(1), some.int().argmax(1))
+        return cls(some, some.any(1))
 
 
 class Best:
@@ -62,36 +61,43 @@ class Best:
         numbers.copy_(torch.where(largest > values + self._rounding, at + start, numbers))
         torch.maximum(values, largest, out=values)
 
-    def finish(self, some: Tensor, others: Tensor, first: Tensor) -> Tensor:
+    def finish(self, some: Tensor, others: Tensor) -> Tensor:
         """Return the values, float64, nan where there is none; numbers become -1 there.
 
         ``some`` ``[layers, neurons]`` and ``others`` ``[layers, 1]`` say which neurons have a
-        variance, and which layers of partners have such neurons; the first is ``first``.
+        variance, and which layers of partners have such neurons.
         """
         undefined = ~(some & others)
-        if self.numbers is not None:  # a neuron without a variance is nobody's partner
-            self.numbers = torch.where(self.values == 0, first, self.numbers)
+        if self.numbers is not None:
             self.numbers.masked_fill_(undefined, -1)
         return self.values.double().clamp_(-1, 1).masked_fill_(undefined, torch.nan)
 
 
 def both_ways(
-    columns: Columns, a: int, others: Sequence[int], keep: bool, signed: Sequence[Tensor] | None
+    columns: Columns,
+    a: int,
+    others: Sequence[int],
+    known: Known,
+    *,
+    keep: bool = False,
+    signed: bool = False,
 ) -> tuple[Best, Best]:
     """Return the best of layer a with each of the others, and of each of the others with a.
 
-    Correlations count without their signs, or with ``signed``: 0 for the neurons of each layer, or
-    minus infinity for those that are left out.
+    Correlations count with their signs if ``signed``. The numbers of the best partners are found if
+    they are to ``keep``.
     """
     like, dtype = columns.layers[0], columns.dtype
     ahead = Best((len(others), columns.widths[a]), keep, like, dtype)
     back = Best((len(others), max(columns.widths)), keep, like, dtype)
+    # A neuron without a variance is nobody's partner.
+    penalties = torch.zeros(known.some.shape, dtype=dtype, device=like.device)
+    penalties.masked_fill_(~known.some, -torch.inf)
     for left, b, right, of_a, of_b in columns.pairs(a, others):
         products = product(of_a, of_b)
-        if signed is None:
+        if not signed:
             products.abs_()
-        else:
-            products.add_(signed[a][left, None]).add_(signed[b][right])
+        products.add_(penalties[a, left, None]).add_(penalties[b, right])
         row = b - others[0]
         ahead.update(row, left, products, 1, right.start)
         back.update(row, right, products, 0, left.start)
@@ -129,16 +135,16 @@ def best_partners(
                 partner[rows, a] = own.masked_fill_(~of_a, -1)
         if not others:
             continue
-        ahead, back = both_ways(columns, a, others, keep, None)
+        ahead, back = both_ways(columns, a, others, known, keep=keep)
         later = slice(others.start, others.stop)
         at = slice(others.start - first_y, others.stop - first_y)
-        values = ahead.finish(of_a, known.any[later, None], known.first[later, None])
+        values = ahead.finish(of_a, known.any[later, None])
         grid[a, at] = values.nanmean(1)
         if ahead.numbers is not None:
             best[rows, at], partner[rows, at] = values.T, ahead.numbers.T
         if y:
             continue
-        values = back.finish(known.some[later], known.any[a], known.first[a])
+        values = back.finish(known.some[later], known.any[a])
         grid[at, a] = values.nanmean(1)
         if back.numbers is not None:
             for b, of_b, numbers in zip(others, values, back.numbers, strict=True):
@@ -158,7 +164,7 @@ def multiple_correlations(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: 
     for a in reported(range(len(x))):
         squares = grid.new_zeros(len(y), columns.widths[a])
         for left in tiles(columns.widths[a], columns.side):
-            units = columns(a, left)  # centred, so that the mean of a basis does not matter
+            units = columns.tile(a, left)  # centred, so that the mean of a basis does not matter
             for of_basis, basis in zip(squares, y, strict=True):
                 for right in tiles(basis.shape[1], columns.side):
                     products = product(units, basis[:, right].to(columns.dtype))

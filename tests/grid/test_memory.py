@@ -38,6 +38,8 @@ JOBS = {
     "svcca": ("svcca_grid", 96, DECOMPOSED),
     "pwcca": ("pwcca_grid", 96, DECOMPOSED),
     "neuronsim": ("neuronsim_grid", 24, DECOMPOSED),
+    # all centred columns are 96 MB: a tile of each side is made again for every product
+    "neurons of many rows": ("neuronsim_grid", 48, {"count": 3, "n": 16_000, "width": 500}),
     # one number for every neuron and layer would be 72 MB
     "neuronsim of many layers": ("neuronsim_grid", 24, {"count": 300, "n": 104, "width": 100}),
     "mixedsim of many layers": ("mixedsim_grid", 48, {"count": 300, "n": 104, "width": 100}),

@@ -34,6 +34,18 @@ def test_best_partners(dtype, cross):
     assert {values.dtype for values in partner} == {torch.int64}
 
 
+def test_a_neuron_without_variance_is_nobody_s_partner():
+    """Even where the only other neuron is correlated by no more than rounding."""
+    x, y = np.random.default_rng(0).standard_normal((2, 60, 5))
+    basis, _ = np.linalg.qr(x - x.mean(0))
+    alone = y[:, 3] - y[:, 3].mean()
+    y[:] = 2.0
+    y[:, 3] = alone - basis @ (basis.T @ alone)
+    for dtype in DTYPES:
+        sides = [[torch.from_numpy(layer).to(dtype)] for layer in (x, y)]
+        assert neuron_partners(*sides).partner[0].flatten().tolist() == [3] * 5
+
+
 def test_equal_partners_give_the_first():
     x = NEURONSIM.layers(Case(40, widths=(3,)))[0]
     doubled = torch.cat([x, x, -x], dim=1)
