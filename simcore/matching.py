@@ -361,13 +361,14 @@ def aligned_cosine_grid(
         both = with_errors(sides.x.layers, sides.y.layers)
         lost = both[..., 1] > TOLERANCE
         both = pairs_again("aligned_cosine_grid", sides, both, lost, with_errors, symmetric=True)
-    grid, errors = both[..., 0], both[..., 1].nan_to_num()
+    grid, errors = sides.with_selves(both[..., 0], 1.0), both[..., 1].nan_to_num()
+    errors = sides.with_selves(errors, 0.0)
     if float(errors.max()) > TOLERANCE:
         i, j = divmod(int(errors.argmax()), errors.shape[1])
         other = sides.x if sides.same else sides.y
         warn_caller(
             f"aligned_cosine_grid: {int((errors > TOLERANCE).sum())} of {errors.numel()} values "
-            f"follow rounding, in float64 too, the most by about {float(errors.max()):.0e} for "
+            f"are decided by rounding even in float64, by about {float(errors.max()):.0e} for "
             f"{sides.x.label(i)} and {other.label(j)}: a few rows or columns are too long"
         )
     zeros = torch.stack([(~layer.any(dim=1)).sum() for layer in sides.layers])

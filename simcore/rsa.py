@@ -134,14 +134,16 @@ def _again(x: list[Tensor], y: list[Tensor], max_memory: int) -> Tensor:
 
 def _exact_where_alike(sides: Sides, grid: Tensor, spread: Tensor) -> Tensor:
     """Return the grid, in float64 of layers whose dissimilarities are nearly one number."""
-    # ``spread`` is their variance over the square of their mean, and what float32 leaves of sums
-    # that are ``4 / n`` times the square of the mean.
+    # ``spread`` is their variance over the square of their mean, infinite of layers without a
+    # value, and what float32 leaves of sums that are ``4 / n`` times the square of the mean.
     if is_traced(grid) or is_followed(sides.layers):
         return grid
     narrow = [dtype_by_width(layer) == torch.float32 for layer in sides.layers]
     alike = SUMS_ROUND * UNIT32 * 4 / sides.n > TOLERANCE * spread
     alike &= torch.tensor(narrow, device=spread.device)
     lost = alike[: len(sides.x), None] | alike[sides.columns]
+    known = spread.isfinite()
+    lost &= known[: len(sides.x), None] & known[sides.columns]
     half = max(sides.bound // 2, 1)
     return pairs_again(
         "rsa_grid", sides, grid, lost, lambda x, y: _again(x, y, half), symmetric=True

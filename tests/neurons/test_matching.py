@@ -291,6 +291,15 @@ def test_message_of_transport(name):
     )  # fmt: skip
 
 
+def test_a_layer_with_itself_has_cosines_of_1_whichever_argument_it_is():
+    """float32 turns directions of rows that are 1e-4 of the others."""
+    x = torch.randn(60, 8, generator=torch.Generator().manual_seed(0))
+    x[::2] *= 1e-4
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert float(aligned_cosine_grid([x], [x])) == float(aligned_cosine_grid([x])) == 1
+
+
 def test_operators():
     ops = torch.ops.simcore
     for y in ([], Y):

@@ -58,3 +58,14 @@ def test_spearman_of_copies_of_rows_is_not_computed_again():
     with accuracy.watch() as again:
         rsa_grid(torch.cat([x, x[:, :15], x[:, :8]], 1), correlation="spearman")
     assert not again
+
+
+def test_what_is_computed_again_warns_of_no_layer():
+    """Rows of few entries are nearly orthogonal, and a layer without a value is told of once."""
+    rows = torch.eye(400)[torch.randperm(400)[:40]] + 1e-3 * torch.randn(40, 400)
+    layers = [rows, torch.randn(40, 5), torch.ones(40, 3)]
+    with pytest.warns(UserWarning, match=r"nan for X\[2\]") as caught, accuracy.watch() as again:
+        grid = rsa_grid(layers)
+    assert len(caught) == 1
+    assert any("X[0], X[1]" in one for one in again)
+    assert grid[:2, :2].isfinite().all()
