@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -28,8 +29,8 @@ FAILED = 1  # the exit code of a sweep with jobs that failed
 _MOST_NAMED = 20  # failed jobs
 _UNITS = (("TB", 10**12), ("GB", 10**9), ("MB", 10**6), ("kB", 10**3))
 _SECONDS = 5.0  # between two lines of `status --watch`
-# Processes of the demo, each with a thread for every core: where one reads, tokenizes or waits for
-# its own threads, the other computes.
+# Processes of the demo on a machine without a GPU, each with a thread for every core: where one
+# reads, tokenizes or waits for its own threads, the other computes.
 _WORKERS = 2
 # What the demo's pictures show, by the ends of their names.
 _PICTURES = {
@@ -225,10 +226,12 @@ def demo(out: str | Path = DEFAULT_FOLDER) -> Report:
     out
         Folder for everything that the demo writes.
     """
-    from simlab.sweeps.pool import cores
+    from simlab.sweeps.pool import cores, visible_gpus
     from simlab.sweeps.sweep import Sweep
 
     sweep, page = Sweep.from_file(FILE), _EarlyPage(Path(out))
+    if visible_gpus():  # a process each
+        return sweep.run(out, meanwhile=page.write)
     return sweep.run(out, workers=_WORKERS, threads=cores(), meanwhile=page.write)
 
 
@@ -248,7 +251,12 @@ class _EarlyPage:
         kinds, is_over = status.kinds, not (status.total.running + status.total.waiting)
         if is_over or not kinds["grid"].done or kinds == self._shown or begun < self._next:
             return
-        page = _write_page(self.out)
+        try:
+            page = _write_page(self.out)
+        except (OSError, UserError) as error:  # jobs go on, and the page at their end tells again
+            console.note(f"no page before the end: {error}")
+            self._next = math.inf
+            return
         if not self._shown:
             console.note(f"{page} has the first grids, and is written anew while jobs run")
         self._shown, self._next = kinds, begun + (time.monotonic() - begun) / _PAGE_SHARE

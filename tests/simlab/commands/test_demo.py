@@ -14,7 +14,8 @@ from simlab.results.results import (
     TFIDF,
     TRUNCATION,
 )
-from simlab.sweeps import driver, sweep
+from simlab.sweeps import driver, status, sweep
+from simlab.sweeps.status import Count, Status
 from simlab.sweeps.sweep import Sweep
 from support.lab.inline import Inline
 from support.lab.pages import Parts
@@ -60,6 +61,16 @@ def test_its_file_plans_all_that_is_asked_below():
         **{"finetune": 3, "extract": 10, "scores": 3, "truncate": 2},
         **{"grid": 8 + len(JOINT_MEASURES), "baselines": 1, "localize": 1},
     }
+
+
+def test_a_page_that_cannot_be_written_ends_no_run(tmp_path, monkeypatch, capsys):
+    counts = {"grid": Count(done=1), "finetune": Count(running=1)}
+    monkeypatch.setattr(status, "read_status", lambda _: Status(counts, 0.0, None, None))
+    (tmp_path / "report.html").mkdir()
+    page = sweeps._EarlyPage(tmp_path)
+    for _ in range(2):
+        page.write()
+    assert capsys.readouterr().err.count("no page before the end") == 1
 
 
 @pytest.fixture(scope="module")
