@@ -129,13 +129,11 @@ def compute_dtype(layer: Tensor) -> torch.dtype:
 class Space:
     """An orthonormal basis of the columns of a layer ``[n, width]``, which are not centred."""
 
-    # ``vectors`` holds a column of zeros if the rank is 0. ``mean`` is their mean row, float64, and
-    # ``along`` the centred vectors times their mean row.
-    vectors: Tensor
+    vectors: Tensor  # a column of zeros if the rank is 0
     rank: int
     width: int
-    mean: Tensor
-    along: Tensor
+    mean: Tensor  # the mean row of the vectors, float64
+    along: Tensor  # the centred vectors times their mean row
 
 
 def overlaps(x: list[Space], y: list[Space], centred: Tensor) -> Tensor:

@@ -22,14 +22,12 @@ ENTRY_BYTES = 12  # of a list: the number of a row, and a value
 
 @dataclass(frozen=True)
 class Lists:
-    """The neighbours of the layers of a side: ``[L, n, k]``, ``[L, n, k]`` and ``[L, n]``."""
+    """The neighbours of the layers of a side, as `Neighbours` describes them."""
 
-    # `Neighbours` describes the tensors. A side without layers has tensors without entries.
-    # ``ties`` ``[L]`` are the shares of rows with ties, None for neighbours that the caller gave.
-    index: Tensor
-    values: Tensor
-    squares: Tensor
-    ties: Tensor | None = None
+    index: Tensor  # [L, n, k]; without layers, all are without entries
+    values: Tensor  # [L, n, k]
+    squares: Tensor  # [L, n]
+    ties: Tensor | None = None  # [L], shares of rows; None for neighbours that the caller gave
 
     @property
     def undefined(self) -> Tensor:

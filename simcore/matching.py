@@ -328,8 +328,8 @@ def aligned_cosine_grid(
     Warns
     -----
     UserWarning
-        Rows of zeros, which have no direction, are left out of the means. Rounding turns directions
-        that matter in float64 too.
+        Rows of zeros, which have no direction, are left out of the means. Values that rounding
+        decides even in float64 are counted.
 
     Notes
     -----

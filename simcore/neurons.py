@@ -121,8 +121,8 @@ def neuron_partners(
     best : list of arrays ``[p_i, len(Y)]``, float64
         ``max_k' |pearson|`` for every neuron of every layer of X; ``nan`` where undefined.
     partner : list of arrays ``[p_i, len(Y)]``, int64
-        The first k' that reaches the best value; -1 where undefined. Where a layer is compared with
-        itself, every neuron is its own partner.
+        The first k' that reaches the best value, up to rounding; -1 where undefined. Where a layer
+        is compared with itself, every neuron is its own partner.
 
     Examples
     --------

@@ -275,10 +275,10 @@ def loses_distances(layer: Tensor) -> bool:
 
 
 def rounding_of_distances(layer: Tensor, mean_square: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the error of float32 sums of squared distances, over the sums, in units."""
-    # It grows with how much of the squared distances is their variance. ``mean_square`` is the mean
-    # of all squared distances between rows. Where the sampled ones have another mean, few rows make
-    # the sums. The second value is the root mean square of float32's errors of the distances. The
+    """Return float32's errors of the sum of squared distances, over the sum, and of a distance."""
+    # The first is in units of UNIT32, and grows with how much of the squared distances is their
+    # variance. The second is a root mean square. ``mean_square`` is the mean of all squared
+    # distances between rows. Where the sampled ones have another mean, few rows make the sums. The
     # rows are the same ones on every call, in an order without a period.
     order = torch.randperm(len(layer), generator=torch.Generator().manual_seed(0))
     rows = layer[order[: SAMPLED_ROWS + 1].to(layer.device)].double()

@@ -187,12 +187,10 @@ class Basis:
 
 @dataclass(frozen=True)
 class Factored:
-    """Orthonormal columns of a layer, and what makes the centred layer of them, float32."""
+    """Orthonormal columns of a layer, where its spectrum is not asked for, float32."""
 
-    # It serves where a `Basis` does whose spectrum is not asked for: the centred layer, or its
-    # leading components, is ``vectors @ coordinates`` times a number.
     vectors: Tensor
-    coordinates: Tensor
+    coordinates: Tensor  # ``vectors @ coordinates`` is the centred layer, or a part, times a number
 
     @property
     def kept(self) -> int:

@@ -104,10 +104,8 @@ _AGREEMENTS: dict[str, Callable[[Tensor], Tensor]] = {
 class _Members:
     """Cosine distances of some rows to members, and where the neighbours are among them."""
 
-    # ``distances`` is ``[rows, L, members]``; ``places`` ``[rows, L, k]`` are the members that are
-    # the neighbours of the row in each layer.
-    distances: Tensor
-    places: Tensor
+    distances: Tensor  # [rows, L, members]
+    places: Tensor  # [rows, L, k], of the neighbours in each layer among the members
 
     def at(self, layers: slice, places: Tensor) -> Tensor:
         """Return distances of ``layers`` to members, ``[rows, layers, k]``."""
@@ -174,12 +172,10 @@ def _cosines(members: _Members, a: int, others: slice, fresh: Tensor) -> Tensor:
 class _Edges:
     """The neighbours of the layers of a side, with inner products less their mean."""
 
-    # ``index``, ``values`` and ``mutual`` (whether a row is a neighbour of its neighbour) are ``[L,
-    # n, k]``, ``mean`` is ``[L]``; values are in units of a power of two of each layer.
-    index: Tensor
-    values: Tensor
-    mean: Tensor
-    mutual: Tensor
+    index: Tensor  # [L, n, k]
+    values: Tensor  # [L, n, k], in units of a power of two of each layer
+    mean: Tensor  # [L]
+    mutual: Tensor  # [L, n, k], whether a row is a neighbour of its neighbour
 
 
 def _edges(index: Tensor, values: Tensor, own: Tensor, biased: bool, rows: int) -> _Edges:
@@ -295,12 +291,10 @@ def _hsic(
 class _Part:
     """A matrix that has entries at common neighbours alone, for some pairs of layers."""
 
-    # ``entries`` ``[pairs, n, k]``, ``rows`` ``[pairs, n]`` their sums, ``total`` and ``trace``
-    # ``[pairs]``: the sum of all, and the sum of entries between mutual neighbours.
-    entries: Tensor
-    rows: Tensor
-    total: Tensor
-    trace: Tensor
+    entries: Tensor  # [pairs, n, k]
+    rows: Tensor  # [pairs, n], sums of entries
+    total: Tensor  # [pairs], the sum of all entries
+    trace: Tensor  # [pairs], the sum of entries between mutual neighbours
 
 
 def _estimate(

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
+from simcore._grid.options import check_choice
 from simcore._grid.progress import reported
 from simcore._grid.scale import exponents_to_remove
 from simcore._ops.columns import Columns, block_columns, dtype_of, mean_row, product
@@ -135,6 +136,10 @@ def match_neurons(
     x: Sequence[Tensor], y: Sequence[Tensor], matching: str, score: str, max_memory: int
 ) -> Tensor:
     """Compute ``simcore::match_neurons``: as many pairs together as `max_memory` has room for."""
+    check_choice(matching, "matching", ("best", "one-to-one"))
+    check_choice(score, "score", ("correlation", "distance", "angular"))
+    if matching == "best" and score != "correlation":
+        raise ValueError(f"score: wanted 'correlation' for matching 'best', got {score!r}")
     check_finite(x, "X")
     check_finite(y, "Y")
     if matching == "best":

@@ -32,6 +32,7 @@ class _CanonicalAligner(Aligner):
     # nearest to Y. If the number of kept directions is the rank of Y, it is the pseudo-inverse of
     # ``W_Y``. With fewer directions the pseudo-inverse would give the shortest rows that have these
     # variates instead of the nearest.
+
     correlations_: Tensor
     x_weights_: Tensor
     y_weights_: Tensor

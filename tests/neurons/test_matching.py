@@ -305,6 +305,14 @@ def test_operators():
     for y in ([], Y):
         torch.library.opcheck(ops.match_neurons.default, (X, y, "one-to-one", "angular", 0))
         torch.library.opcheck(ops.aligned_cosines.default, (X, y, 0))
+    for arguments, words in (
+        (("all", "distance", 0), "matching best all"),
+        (("best", "cosine", 0), "score correlation cosine"),
+        (("best", "distance", 0), "score correlation best distance"),
+        (("best", "correlation", 1), "max_memory 1"),
+        (("one-to-one", "distance", 1), "max_memory 1"),
+    ):
+        assert_refused(ops.match_neurons, (X, [], *arguments), {}, ValueError, words)
     assert_refused(ops.aligned_cosines, (X, [Y[0][:5]], 0), {}, ValueError, "Y 0 37 5")
     assert simcore.matching_grid(X).shape == (3, 3)
 
