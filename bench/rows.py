@@ -21,10 +21,6 @@ from bench.harness import RESULTS, THREADS, append_row, machine
 
 # Modules whose jobs have contestants, which `bench.harness` measures.
 SUITES = ("cka", "grids", "attention", "coupling", "stats", "align", "skip", "record")
-# Rows of these jobs before this date are of kernels that are gone; they count no more.
-GONE_BEFORE = "2026-11-30T20:00:00Z"
-GONE = ("neuronsim13", "mixedsim13", "hard_match13", "soft_match13", "soft_matching13")
-GONE += ("permutation_procrustes13", "permutation_angular13", "soft_matching_distance13")
 PURE = "torch"  # the instruction set of a row whose operators are operations of torch
 KEPT = " kept"  # ends the label of a job that was measured with ``--keep-memory``
 
@@ -66,8 +62,6 @@ def newest(pure: bool = False) -> dict[str, dict[str, dict[str, str]]]:
     """
     by_machine: dict[tuple[str, ...], dict[str, str]] = {}
     for row in _all_rows():
-        if row["job"] in GONE and row["date"] < GONE_BEFORE:
-            continue
         if int(row["threads"]) == THREADS and (row["isa"] == PURE) is pure:
             by_machine[row["job"], row["contestant"], row["cpu"], row["isa"]] = row
     found: dict[str, dict[str, dict[str, str]]] = {}

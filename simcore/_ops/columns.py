@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import BLOCK_ENTRIES, DEVICE_BLOCK_ENTRIES
+from simcore._grid.inputs import BLOCK_ENTRIES, DEVICE_BLOCK_ENTRIES, check_alike, check_finite
 from simcore._ops.tiles import LEAST_SIDE, side_that_fits, tiles
 
 MOST_COLUMNS = 2**12  # of either layer in one product
@@ -22,6 +22,16 @@ COPIES = 3  # float64 arrays of the size of a block that are held while columns 
 def dtype_of(layers: Sequence[Tensor]) -> torch.dtype:
     """Return float64 if a layer is, else float32."""
     return torch.float64 if any(t.dtype == torch.float64 for t in layers) else torch.float32
+
+
+def check_layers(x: Sequence[Tensor], y: Sequence[Tensor]) -> None:
+    """Raise a ValueError unless there are layers, of as many rows each, without NaN or infinity."""
+    if not x:
+        raise ValueError("X: wanted at least one layer, got none")
+    for name, side in (("X", x), ("Y", y)):
+        for i, layer in enumerate(side):
+            check_alike(layer, f"{name}[{i}]", x[0], "X[0]")
+        check_finite(side, name)
 
 
 def varying(layer: Tensor) -> Tensor:

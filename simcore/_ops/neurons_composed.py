@@ -13,12 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
 from simcore._grid.options import check_choice
 from simcore._grid.progress import reported
 from simcore._grid.scale import exponents_to_remove
-from simcore._ops.columns import Columns, block_columns, dtype_of, mean_row, product
+from simcore._ops.columns import Columns, block_columns, check_layers, dtype_of, mean_row, product
 from simcore._ops.composed import in_full_float32
 from simcore._ops.partners_composed import Known, both_ways, bytes_of_bests
 from simcore._ops.tiles import tiles
@@ -140,8 +139,7 @@ def match_neurons(
     check_choice(score, "score", ("correlation", "distance", "angular"))
     if matching == "best" and score != "correlation":
         raise ValueError(f"score: wanted 'correlation' for matching 'best', got {score!r}")
-    check_finite(x, "X")
-    check_finite(y, "Y")
+    check_layers(x, y)
     if matching == "best":
         return _best(x, y, max_memory)
     return _assign(x, y, score, max_memory, None)
@@ -152,8 +150,7 @@ def assigned_neurons(
     x: Sequence[Tensor], y: Sequence[Tensor], score: str, max_memory: int
 ) -> tuple[Tensor, list[list[Tensor]]]:
     """Return the grid of the matching ``one-to-one`` and the assignments that it is of."""
-    check_finite(x, "X")
-    check_finite(y, "Y")
+    check_layers(x, y)
     partners: dict[tuple[int, int], Tensor] = {}
     grid = _assign(x, y, score, max_memory, partners)
     columns = y or x

@@ -13,10 +13,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from simcore._grid.inputs import check_finite
 from simcore._grid.memory import memory_bound
 from simcore._grid.progress import reported
-from simcore._ops.columns import Columns, product, varying
+from simcore._ops.columns import Columns, check_layers, product, varying
 from simcore._ops.composed import in_full_float32
 from simcore._ops.tiles import tiles
 
@@ -113,8 +112,7 @@ def best_partners(
     x: Sequence[Tensor], y: Sequence[Tensor], keep: bool, max_memory: int
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Compute ``simcore::best_partners``."""
-    check_finite(x, "X")
-    check_finite(y, "Y")
+    check_layers(x, y)
     layers, first_y = [*x, *y], len(x) if y else 0
     columns = Columns(layers, memory_bound(max_memory, x[0]), bytes_of_bests(layers))
     known, widths = Known.of(layers), columns.widths
@@ -155,8 +153,9 @@ def best_partners(
 
 def multiple_correlations(x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int) -> Tensor:
     """Compute ``simcore::multiple_correlations``; the layers of y are orthonormal bases."""
-    check_finite(x, "X")
-    check_finite(y, "Y")
+    if not y:
+        raise ValueError("Y: wanted at least one layer, got none")
+    check_layers(x, y)
     held = 8 * len(y) * max(layer.shape[1] for layer in x)
     columns = Columns(x, memory_bound(max_memory, x[0]), held, others=y)
     empty = torch.stack([~varying(basis).any() for basis in y])  # [Ly]

@@ -41,7 +41,7 @@ def arguments(name, dtype, cross):
     return x_layers(dtype), other, 0
 
 
-# Arguments of compiled operators are checked in C++, those of composed ones by the grids alone.
+# Dtypes and shapes of one layer are checked in C++; composed operators leave them to the grids.
 COMPILED = ("principal_components", "nuclear_norms")
 NAMES = (*COMPILED, "best_partners", "multiple_correlations", "pwcca")
 
@@ -158,15 +158,17 @@ def test_direct_calls_are_checked(name, bad):
     assert_refused(getattr(ops, name), (*BAD[bad], *rest), {}, error, words)
 
 
-def test_the_other_side_is_checked():
-    assert_refused(ops.nuclear_norms, (GOOD, [GOOD[0][:5]], 0), {}, ValueError, "Y 0 12 5")
-
-
 @pytest.mark.parametrize("name", ["nuclear_norms", "best_partners", "multiple_correlations"])
-def test_the_memory_is_checked(name):
+def test_the_other_side_and_the_memory_are_checked(name):
+    op = getattr(ops, name)
     keep = (False,) if name == "best_partners" else ()
-    words = "max_memory 1"
-    assert_refused(getattr(ops, name), (GOOD, [GOOD[0]], *keep, 1), {}, ValueError, words)
+    assert_refused(op, (GOOD, [GOOD[0][:5]], *keep, 0), {}, ValueError, "Y 0 12 5")
+    assert_refused(op, (GOOD, [GOOD[0]], *keep, 1), {}, ValueError, "max_memory 1")
+
+
+def test_multiple_correlations_need_layers_on_both_sides():
+    assert_refused(ops.multiple_correlations, ([], GOOD, 0), {}, ValueError, "X one layer none")
+    assert_refused(ops.multiple_correlations, (GOOD, [], 0), {}, ValueError, "Y one layer none")
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "pwcca"])

@@ -313,6 +313,9 @@ def test_operators():
         (("one-to-one", "distance", 1), "max_memory 1"),
     ):
         assert_refused(ops.match_neurons, (X, [], *arguments), {}, ValueError, words)
+    others = [Y[0][:5]]
+    options = "best", "correlation", 0
+    assert_refused(ops.match_neurons, (X, others, *options), {}, ValueError, "Y 0 37 5")
     assert_refused(ops.aligned_cosines, (X, [Y[0][:5]], 0), {}, ValueError, "Y 0 37 5")
     assert simcore.matching_grid(X).shape == (3, 3)
 

@@ -22,7 +22,7 @@ def results(tmp_path, monkeypatch):
 
     def write(suite, rows):
         row = {"peak_mb": 1, "median_s": 0.5, "over_floor": 1, "times_ours": 1}
-        row |= {"cpu": ZEN5, "isa": "avx2", "threads": bench_rows.THREADS, "date": "2027"}
+        row |= {"cpu": ZEN5, "isa": "avx2", "threads": bench_rows.THREADS}
         rows = [{**row, **given} for given in rows]
         with (tmp_path / f"{suite}.csv").open("w", newline="") as file:
             writer = csv.DictWriter(file, fieldnames=list(rows[0]))
@@ -38,18 +38,8 @@ def test_every_job_and_every_file_has_a_table():
     assert files <= {*bench_rows.SUITES, *MARKED}
     tables = {name: measured.measured(name) for name in MARKED}
     for suite in bench_rows.SUITES:
-        for label in {row["job"] for row in bench_rows.read(suite)} - {*bench_rows.GONE}:
+        for label in {row["job"] for row in bench_rows.read(suite)}:
             assert f"| `{label}` |" in tables[measured.family(label)]
-
-
-def test_rows_of_kernels_that_are_gone_are_not_shown(results):
-    rows = [{"job": "hard_match13", "contestant": "ours", "over_floor": 9, "date": "2026-11-28"}]
-    results("grids", rows)
-    assert "no rows of matching" in measured.measured("matching")
-    assert "one-to-one" not in speed_table.speed_table()
-    results("grids", [*rows, {"job": "hard_match13", "contestant": "ours"}])
-    assert "9" not in measured.measured("matching").splitlines()[-1]
-    assert {*bench_rows.GONE} <= {*bench_rows.jobs()}
 
 
 def test_the_newest_row_of_each_contestant_is_shown(results):
