@@ -15,7 +15,9 @@ from simcore._grid.inputs import BLOCK_ENTRIES, DEVICE_BLOCK_ENTRIES, check_alik
 from simcore._ops.tiles import LEAST_SIDE, side_that_fits, tiles
 
 MOST_COLUMNS = 2**12  # of either layer in one product
-MOST_ROWS = 2**13  # of one float32 product: the sums of several are float64
+# Of one float32 product; the sums of several are float64. Terms of equal rows round the same way.
+MOST_ROWS = 2**11
+NARROW = 16  # fewer columns: their products are sums in the order of the rows, so they are float64
 COPIES = 3  # float64 arrays of the size of a block that are held while columns are made
 
 
@@ -74,12 +76,18 @@ def write_centred(columns: Tensor, out: Tensor, scale: Tensor | None = None) -> 
 
 
 def product(of_a: Tensor, of_b: Tensor, out: Tensor | None = None) -> Tensor:
-    """Return ``of_a' of_b``; float32 sums over a million rows would lose digits."""
-    if len(of_a) <= MOST_ROWS or of_a.dtype == torch.float64:
+    """Return ``of_a' of_b`` without the rounding of long float32 sums."""
+    narrow = min(of_a.shape[1], of_b.shape[1]) < NARROW
+    if of_a.dtype == torch.float64 or (len(of_a) <= MOST_ROWS and not narrow):
         return torch.mm(of_a.T, of_b, out=out)
     total = of_a.new_zeros((of_a.shape[1], of_b.shape[1]), dtype=torch.float64)
-    for rows in tiles(len(of_a), MOST_ROWS):
-        total += of_a[rows].T @ of_b[rows]
+    if narrow:
+        step = len(_row_blocks(of_a)[0])
+        for rows in tiles(len(of_a), step):
+            total.addmm_(of_a[rows].T.double(), of_b[rows].double())
+    else:
+        for rows in tiles(len(of_a), MOST_ROWS):
+            total += of_a[rows].T @ of_b[rows]
     return total.to(of_a.dtype) if out is None else out.copy_(total)
 
 
