@@ -122,10 +122,7 @@ class Job(harness.Job):
         return 4 * MOVED * math.prod(self.shape) / 2
 
 
-JOBS = {
-    "coupling": Job((1600, 768)),
-    "coupling 64": Job((64, 1600, 768)),
-}
+JOBS = {"coupling": Job((1600, 768)), "coupling 64": Job((64, 1600, 768))}
 
 if __name__ == "__main__":
     harness.main({"coupling": JOBS}, __doc__)

@@ -298,11 +298,7 @@ def _undefined(layers: list[Tensor], score: str) -> Tensor:
 
 @one_operator()
 def aligned_cosine_grid(
-    X: Layers,
-    Y: Layers | None = None,
-    *,
-    max_memory: int | None = None,
-    progress: bool = False,
+    X: Layers, Y: Layers | None = None, *, max_memory: int | None = None, progress: bool = False
 ) -> Array:
     """Compute the mean cosine of the rows of two layers after the best rotation, of all pairs.
 

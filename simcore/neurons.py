@@ -104,11 +104,7 @@ def neuronsim_grid(
 
 @one_operator(_empty_partners, _as_partners)
 def neuron_partners(
-    X: Layers,
-    Y: Layers | None = None,
-    *,
-    max_memory: int | None = None,
-    progress: bool = False,
+    X: Layers, Y: Layers | None = None, *, max_memory: int | None = None, progress: bool = False
 ) -> Partners:
     """Find the neuron of each layer of Y that correlates best with each neuron of X.
 

@@ -10,13 +10,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[2] / "tests"))
 
 from support.lab.tinymodels import TOKENIZERS
-from support.model_families import (
-    ENCODER_DECODERS,
-    PICTURES,
-    SOUNDS,
-    STEPS,
-    TEXT,
-)
+from support.model_families import ENCODER_DECODERS, PICTURES, SOUNDS, STEPS, TEXT
 
 MARKER = "<!-- families -->"
 HEADS = {"hidden states": "`extract`", "attention": "`extract --kind attention`"}

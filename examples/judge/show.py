@@ -13,12 +13,7 @@ from matplotlib.figure import Figure
 from scores import RANKED, VIOLATIONS, mean_ranks
 
 OWN, OTHERS = "#D55E00", "0.6"  # colours of the measures that were asked for, and of all others
-STYLE = {
-    "font.size": 9,
-    "axes.linewidth": 0.8,
-    "savefig.bbox": "tight",
-    "savefig.pad_inches": 0.05,
-}
+STYLE = {"font.size": 9, "axes.linewidth": 0.8, "savefig.bbox": "tight", "savefig.pad_inches": 0.05}
 LEGEND = """Chance is the score of a measure that says nothing.
 p-values permute networks, answers or layers; 95 % intervals are over networks.
 A dash stands for a score that is undefined, and ranks last. Violation rates are good where low.

@@ -62,11 +62,7 @@ def trained(models: Path, frame: pd.DataFrame) -> pd.DataFrame:
     for file in sorted(models.glob("*/pretraining.json")):
         measured = json.loads(file.read_text())
         model = BERT if measured["recipe"]["objective"] == "masked" else GPT2
-        seed, loss, words = (
-            measured["recipe"]["seed"],
-            measured["loss"],
-            measured["unigram_loss"],
-        )
+        seed, loss, words = (measured["recipe"]["seed"], measured["loss"], measured["unigram_loss"])
         tuned = accuracy.get((model, seed))
         rows.append((model, seed, measured["steps"], loss, words, words - loss, tuned))
     names = ["model", "seed", "steps", "heldout_loss", "unigram_loss", "below", "tuned_accuracy"]

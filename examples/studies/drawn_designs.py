@@ -14,14 +14,7 @@ import numpy as np
 from drawn_rows import BY_NAME, LINEAR, ratio, row
 from simlab.evidence.claim import MODELS, RUNS, TASKS
 from simlab.evidence.rows import ClaimOptions, tasks_of
-from simlab.evidence.verdicts import (
-    FAILS,
-    HOLDS,
-    UNDECIDED,
-    Verdict,
-    corrected_verdicts,
-    verdicts,
-)
+from simlab.evidence.verdicts import FAILS, HOLDS, UNDECIDED, Verdict, corrected_verdicts, verdicts
 from simlab.results.results import FREEZING, GRID, ORIG, TRUNCATIONS, ResultRow, to_frame
 from simlab.similarity.catalogue import MEASURES
 
@@ -96,7 +89,7 @@ DESIGNS: dict[str, Design] = {
 
 # Tables of many findings of one claim, with the strength at the least effect.
 PAGES: dict[str, tuple[str, Callable[[np.random.Generator, float], Rows], float]] = {
-    "page of 20 rows, 8 models": ("top-layers-change", _many_trends, 0.162),
+    "page of 20 rows, 8 models": ("top-layers-change", _many_trends, 0.162)
 }
 
 

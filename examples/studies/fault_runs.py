@@ -174,11 +174,7 @@ class Run:
     """
 
     def __init__(
-        self,
-        study: Study,
-        folder: Path,
-        more: Sequence[str] = (),
-        before: Sequence[str] = (),
+        self, study: Study, folder: Path, more: Sequence[str] = (), before: Sequence[str] = ()
     ) -> None:
         command = ["simcore", "sweep", str(study.file), "--out", str(folder), "--workers", "2"]
         command += ["--threads", "1", "--no-figures", *more]

@@ -20,10 +20,7 @@ from publish import SEEDS, publish, simcore, with_options
 
 TASK = "rt"
 CLOSED, LEARNT = ("linear", "cca", "pwcca"), ("linear-gd", "mlp", "inn")
-BASELINES = (
-    *("itself", "identity"),
-    *("random-classifier", "random-embeddings", "random-labels"),
-)
+BASELINES = (*("itself", "identity"), *("random-classifier", "random-embeddings", "random-labels"))
 # As many batches for all maps that learn, whatever the number of rows.
 OURS = ("--steps", 500)
 # The rate of the authors' training falls by 1 % a batch: the first 300 of its 3,000 batches move a
@@ -35,10 +32,7 @@ PROTOCOLS = {
     "tokens-cls": (("--tokens", "cls", *OURS), (*CLOSED, *LEARNT, *BASELINES)),
     "tokens-all": (("--tokens", "all", *OURS), (*CLOSED, *LEARNT)),
     "mean": (("--fit-on", "mean", *OURS), (*CLOSED, *LEARNT)),
-    "authors-training": (
-        ("--fit-on", "mean-all", "--tokens", "all", *AUTHORS),
-        (*CLOSED, *LEARNT),
-    ),
+    "authors-training": (("--fit-on", "mean-all", "--tokens", "all", *AUTHORS), (*CLOSED, *LEARNT)),
 }
 
 

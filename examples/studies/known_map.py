@@ -25,11 +25,7 @@ SENTENCES, TRAINING_SENTENCES, ROWS = 4000, 3400, 30_000
 TEACHER = {"n_blocks": 2, "hidden": 16, "depth": 1, "output_gain": 1.6}
 LINEAR = {"linear": {}, "linear, ridge 10": {"ridge": 10.0}, "cca": {}, "svcca": {}, "pwcca": {}}
 TRAINED = {
-    "inn": {
-        "n_blocks": 2,
-        "hidden": 128,
-        "training": Training(learning_rate=5e-3, max_epochs=12),
-    },
+    "inn": {"n_blocks": 2, "hidden": 128, "training": Training(learning_rate=5e-3, max_epochs=12)},
     "mlp": {"hidden": 512, "training": Training(learning_rate=1e-3, max_epochs=12)},
 }
 

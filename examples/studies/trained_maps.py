@@ -11,15 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from simlab.evidence.verdicts import Units
-from simlab.results.results import (
-    ALIGNMENT,
-    CHOSEN,
-    HELDOUT,
-    IDENTITY,
-    INJECTION,
-    MSE,
-    RELATIVE,
-)
+from simlab.results.results import ALIGNMENT, CHOSEN, HELDOUT, IDENTITY, INJECTION, MSE, RELATIVE
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -129,8 +129,7 @@ def _shares(verdicts: list[str]) -> dict[str, float]:
 def wrong(rates: pd.DataFrame) -> pd.Series:
     """Return the share of the false verdict of each row; of two, the larger share."""
     return pd.Series(
-        [max(row[name] for name in WRONG[row["truth"]]) for _, row in rates.iterrows()],
-        rates.index,
+        [max(row[name] for name in WRONG[row["truth"]]) for _, row in rates.iterrows()], rates.index
     )
 
 

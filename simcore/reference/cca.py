@@ -71,10 +71,7 @@ def floor(n: int, p: int, unit: float) -> float:
 
 
 def svd(
-    x: ArrayLike,
-    eps: float = np.finfo(np.float64).eps,
-    *,
-    standardize: bool = False,
+    x: ArrayLike, eps: float = np.finfo(np.float64).eps, *, standardize: bool = False
 ) -> tuple[Array, Array, Array]:
     """Compute the thin SVD of the centred columns, cut at the numerical rank.
 
@@ -289,10 +286,7 @@ _PROCRUSTES: dict[str, Callable[[float], float]] = {
 
 
 def procrustes_grid(
-    x: Sequence[ArrayLike],
-    y: Sequence[ArrayLike] | None = None,
-    *,
-    form: str = "similarity",
+    x: Sequence[ArrayLike], y: Sequence[ArrayLike] | None = None, *, form: str = "similarity"
 ) -> Array:
     """Compute a form of the orthogonal Procrustes comparison of all pairs, ``[len(x), len(y)]``.
 

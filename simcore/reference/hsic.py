@@ -71,11 +71,7 @@ def rbf_width(x: ArrayLike, bandwidth: float = 1.0) -> float:
     return float(bandwidth * np.sqrt(np.median(squared_distances(x))))
 
 
-def gram(
-    x: ArrayLike,
-    kernel: str = "linear",
-    bandwidth: float = 1.0,
-) -> Array:
+def gram(x: ArrayLike, kernel: str = "linear", bandwidth: float = 1.0) -> Array:
     """Return the Gram matrix of one representation.
 
     Parameters
@@ -137,12 +133,7 @@ def hsic_unbiased(k: Array, m: Array) -> float:
 _ESTIMATORS = {"biased": hsic_biased, "unbiased": hsic_unbiased}
 
 
-def _grams(
-    layers: Sequence[ArrayLike],
-    kernel: str,
-    estimator: str,
-    bandwidth: float,
-) -> list[Any]:
+def _grams(layers: Sequence[ArrayLike], kernel: str, estimator: str, bandwidth: float) -> list[Any]:
     if estimator not in _ESTIMATORS:
         raise ValueError(f"estimator: wanted 'biased' or 'unbiased', got {estimator!r}")
     grams = [gram(layer, kernel, bandwidth) for layer in layers]
@@ -296,8 +287,7 @@ def cka_grid(
 
 
 def minibatch_cka(
-    x_batches: Sequence[Sequence[ArrayLike]],
-    y_batches: Sequence[Sequence[ArrayLike]] | None = None,
+    x_batches: Sequence[Sequence[ArrayLike]], y_batches: Sequence[Sequence[ArrayLike]] | None = None
 ) -> Array:
     """Compute minibatch CKA with the linear kernel: one ratio of averages of unbiased HSICs.
 

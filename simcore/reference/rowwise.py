@@ -82,11 +82,7 @@ def uniformity(x: ArrayLike) -> float:
     return float(np.log(np.exp(-2 * squared_distances(x)).mean()))
 
 
-DESCRIPTORS = {
-    "magnitude": magnitude,
-    "concentricity": concentricity,
-    "uniformity": uniformity,
-}
+DESCRIPTORS = {"magnitude": magnitude, "concentricity": concentricity, "uniformity": uniformity}
 
 
 def descriptors(

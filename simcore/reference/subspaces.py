@@ -95,10 +95,7 @@ def column_space(x: ArrayLike, eps: float = EPS) -> Array:
 
 
 def eigenspace_overlap_grid(
-    x: Sequence[ArrayLike],
-    y: Sequence[ArrayLike] | None = None,
-    *,
-    eps: float = EPS,
+    x: Sequence[ArrayLike], y: Sequence[ArrayLike] | None = None, *, eps: float = EPS
 ) -> Array:
     """Compute ``||U' V||_F^2 / max(p, q)`` of all pairs, ``[len(x), len(y)]``.
 

@@ -222,11 +222,7 @@ PAIRS = {
         {"X_heldout": [X, X], "Y_heldout": [X, X]},
         r"X_heldout: wanted 1 pairs as in X, got 2",
     ),
-    "few rows": (
-        ([X[:3]], [X[:3]]),
-        {},
-        r"X: wanted at least 4 rows for .* held-out rows, got 3",
-    ),
+    "few rows": (([X[:3]], [X[:3]]), {}, r"X: wanted at least 4 rows for .* held-out rows, got 3"),
     "at_once": (([X], [X]), {"at_once": 0}, r"at_once: wanted at least 1, got 0"),
     "parameter": (([X], [X]), {"depht": 2}, r"depht: wanted one of .* of INNAligner"),
 }

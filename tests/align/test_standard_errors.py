@@ -101,11 +101,7 @@ def test_where_there_is_nothing_to_spread():
 @pytest.mark.parametrize(
     ("groups", "kind", "message"),
     [
-        (
-            np.zeros(3, int),
-            ValueError,
-            r"groups: wanted one number for each of 400 rows",
-        ),
+        (np.zeros(3, int), ValueError, r"groups: wanted one number for each of 400 rows"),
         (np.zeros(ROWS), TypeError, "groups: wanted whole numbers, got float64"),
     ],
 )

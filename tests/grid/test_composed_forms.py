@@ -212,10 +212,7 @@ def test_bad_attention_is_refused_in_the_words_of_the_kernels():
     bad[1][0, 3, 2], negative[0][1, 0, 0] = torch.nan, -1
     similarity = composed_similarity
     for operator in (similarity, torch.ops.simcore.attention_similarity):
-        for x, words in (
-            (bad, "A[0] finite 1 NaN 50"),
-            (negative, "A[0] negative js 1 50"),
-        ):
+        for x, words in ((bad, "A[0] finite 1 NaN 50"), (negative, "A[0] negative js 1 50")):
             assert_refused(operator, (x, [], [3, 4], "js", False, 0), {}, ValueError, words)
         for given, words in (
             ((good, [], [], "js", False, 0), "words one none"),

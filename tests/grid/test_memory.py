@@ -17,11 +17,7 @@ JOBS = {
     "cka of many layers": ("cka_grid", 64, MANY),
     "unbiased cka": ("cka_grid", 64, {"estimator": "unbiased", **MANY}),
     # one Gram of 12,000 rows is 576 MB
-    "many rows by Gram": (
-        "cka_grid",
-        64,
-        {"method": "gram", "count": 3, "n": 12_000, "width": 16},
-    ),
+    "many rows by Gram": ("cka_grid", 64, {"method": "gram", "count": 3, "n": 12_000, "width": 16}),
     # all products of features would be 1 GB, centred copies 164 MB
     "many rows by features": (
         "cka_grid",

@@ -24,10 +24,7 @@ NUMBERS = {
     "truncation": (lambda v: svcca_grid(X, truncation=v), 0.5),
     "confidence": (lambda v: stats.bootstrap_ci(X, resamples=5, confidence=v).low, 0.5),
     "heldout": (lambda v: align.align_grid(X, X, heldout=v).heldout[0][1].mse, 0.25),
-    "weight_share": (
-        lambda v: align.PWCCAAligner(weight_share=v).fit(*X).correlations_,
-        0.5,
-    ),
+    "weight_share": (lambda v: align.PWCCAAligner(weight_share=v).fit(*X).correlations_, 0.5),
     "ridge of a map": (lambda v: align.LinearAligner(ridge=v).fit(*X).coef_, 0.5),
     "learning_rate": (lambda v: fitted(align.MLPAligner, learning_rate=v), 0.25),
     "weight_decay": (lambda v: fitted(align.MLPAligner, weight_decay=v), 0.25),

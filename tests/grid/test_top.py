@@ -9,14 +9,7 @@ from simcore._top import top_count
 from simcore.reference.cca import top_count as twin_count
 from support import tolerance
 from support.cases import Case
-from support.measure_table import (
-    CCA,
-    CCA_R2,
-    MIXEDSIM,
-    NEURONSIM,
-    PWCCA_TRUNCATED,
-    SVCCA,
-)
+from support.measure_table import CCA, CCA_R2, MIXEDSIM, NEURONSIM, PWCCA_TRUNCATED, SVCCA
 
 LAYERS = Case(150, 10.0, widths=(20, 7, 33))
 MEASURES = (CCA, CCA_R2, SVCCA, PWCCA_TRUNCATED, NEURONSIM, MIXEDSIM)

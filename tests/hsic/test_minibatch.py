@@ -132,10 +132,7 @@ def test_merge_with_an_empty_one_changes_nothing():
     np.testing.assert_array_equal(metric.compute(), want)
 
 
-OTHERS = {
-    "fewer": batches(WIDTHS[:2]),
-    "names": named(batches()),
-}
+OTHERS = {"fewer": batches(WIDTHS[:2]), "names": named(batches())}
 
 
 @pytest.mark.parametrize("name", [*OTHERS, "Y"])

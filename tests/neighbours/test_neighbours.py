@@ -7,11 +7,7 @@ import torch
 from simcore import cknna_grid, knn_grid, neighbours, reference
 from support import tolerance
 from support.cases import DTYPES, HALVES, Case, exact, layers
-from support.neighbour_table import (
-    CKNNA,
-    MUTUAL,
-    NEIGHBOUR_ROWS,
-)
+from support.neighbour_table import CKNNA, MUTUAL, NEIGHBOUR_ROWS
 
 EVERY = pytest.mark.parametrize("measure", NEIGHBOUR_ROWS, ids=str)
 FLOAT64 = torch.float64

@@ -267,12 +267,7 @@ _in(
 )
 _in("softmax", softmax=each(softmax), softmax_sharp=each(lambda x: softmax(6 * x)))
 _in("one-hot", one_hot=one_hot)
-_in(
-    "residual",
-    step_2=step(1e-2),
-    step_5=step(1e-5),
-    step_massive=step(1e-2, 300.0),
-)
+_in("residual", step_2=step(1e-2), step_5=step(1e-5), step_massive=step(1e-2, 300.0))
 _in("integers", integers=each(lambda x: np.round(3 * x)))
 _in(
     "column scales",

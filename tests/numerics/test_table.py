@@ -16,7 +16,7 @@ def test_a_cell_shows_the_worst():
     wrong = verdict("cka", "features", 3e-3)
     other = verdict("cka", "features", 1.0, (), ("another warning of X[0]",))
     assert [table.cell([fine, *more]) for more in ([], [again], [again, unclear])] == [
-        *(".", "recomputed", "warned"),
+        *(".", "recomputed", "warned")
     ]
     assert table.cell([fine, unclear, wrong]) == "3e-03"
     assert table.cell([wrong, other]) == "1e+00"

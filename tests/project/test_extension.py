@@ -72,8 +72,7 @@ def test_an_extension_that_the_loader_refuses(copy):
 
 
 @pytest.mark.parametrize(
-    "other",
-    [pytest.param("", marks=pytest.mark.deep), "_C.cpython-39-x86_64-linux-gnu.so"],
+    "other", [pytest.param("", marks=pytest.mark.deep), "_C.cpython-39-x86_64-linux-gnu.so"]
 )
 def test_without_an_extension_for_this_python_torch_computes(copy, other):
     if other:

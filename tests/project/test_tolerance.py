@@ -86,8 +86,7 @@ def test_float32_promise_is_absolute():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "bound"),
-    [(torch.float16, 1e-5), (torch.float32, 1e-5), (torch.float64, 1e-10)],
+    ("dtype", "bound"), [(torch.float16, 1e-5), (torch.float32, 1e-5), (torch.float64, 1e-10)]
 )
 def test_promise_for_the_other_measures(dtype, bound):
     tolerance.assert_measure(shifted(0.9 * bound), REFERENCE, dtype)

@@ -80,10 +80,7 @@ def test_unbiased_hsic_ignores_the_diagonal_and_centring():
 def test_grids_are_made_of_pairs(kernel, estimator):
     options = {"kernel": kernel, "estimator": estimator, "bandwidth": 0.7}
     x, y = exact(layers(Case(12))), exact(layers(Case(12, widths=(5, 6)), seed=1))
-    for grid, pair in [
-        (reference.hsic_grid, reference.hsic),
-        (reference.cka_grid, reference.cka),
-    ]:
+    for grid, pair in [(reference.hsic_grid, reference.hsic), (reference.cka_grid, reference.cka)]:
         want = np.array([[pair(a, b, **options) for b in y] for a in x])
         assert_equal(grid(x, y, **options), want)
         assert_equal(grid(x, **options), grid(x, x, **options))

@@ -7,10 +7,7 @@ from simcore import Rdm, rsa_grid
 from simcore._grid import accuracy
 from support import tolerance
 from support.cases import DTYPES, Case
-from support.measure_table import (
-    RSA,
-    RSA_SPEARMAN,
-)
+from support.measure_table import RSA, RSA_SPEARMAN
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -7,11 +7,7 @@ import torch
 from simcore import reference, svcca_grid
 from support import tolerance
 from support.cases import DTYPES, Case, exact
-from support.measure_table import (
-    PWCCA,
-    PWCCA_TRUNCATED,
-    SVCCA,
-)
+from support.measure_table import PWCCA, PWCCA_TRUNCATED, SVCCA
 
 # n - 1 independent columns are warned about; here the values matter.
 pytestmark = pytest.mark.filterwarnings("ignore:.*canonical correlations are all 1")

@@ -26,13 +26,7 @@ def test_bootstrap_matches_the_plain_loop(same, dtype, kernel, estimator):
     rows = resamples(generator(4), 65, 70, None)
     want = resampled_cka(exact(x), exact(x if same else y), rows, rows, **options)
     got = stats.bootstrap_ci(
-        x,
-        None if same else y,
-        method="bootstrap",
-        confidence=0.8,
-        resamples=70,
-        seed=4,
-        **options,
+        x, None if same else y, method="bootstrap", confidence=0.8, resamples=70, seed=4, **options
     )
     check = tolerance.assert_float32_cka if dtype == torch.float32 else compare_float64
     check(got.low, np.quantile(want[1:], 0.1, axis=0))

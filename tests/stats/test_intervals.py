@@ -103,9 +103,7 @@ def test_intervals_hold_their_value(name, shared):
     ("name", "shared"),
     [
         pytest.param(
-            name,
-            shared,
-            marks=[] if name in CHEAP and shared != "related" else [pytest.mark.slow],
+            name, shared, marks=[] if name in CHEAP and shared != "related" else [pytest.mark.slow]
         )
         for name in MEASURES
         for shared in SHARED

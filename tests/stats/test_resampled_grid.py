@@ -6,13 +6,7 @@ import torch
 
 import simcore
 from simcore import cka_grid, stats
-from simcore.stats.resampled_grid import (
-    GRIDS,
-    GridMeasure,
-    best_value,
-    narrowest_dtype,
-    record_of,
-)
+from simcore.stats.resampled_grid import GRIDS, GridMeasure, best_value, narrowest_dtype, record_of
 from support import tolerance
 from support.cases import Case, layers
 from support.draws import MEASURED, drawn, pair

@@ -68,12 +68,7 @@ LAYERS = {
 ENTRIES = {
     "NaN": ((with_layer(X, 1, spoiled(X[1], math.nan, 3)),), {}, ValueError, "X 1 3 NaN"),
     "infinity": ((with_layer(X, 2, spoiled(X[2], math.inf, 4)),), {}, ValueError, "X 2 4"),
-    "minus infinity": (
-        (X, with_layer(Y, 1, spoiled(Y[1], -math.inf, 5))),
-        {},
-        ValueError,
-        "Y 1 5",
-    ),
+    "minus infinity": ((X, with_layer(Y, 1, spoiled(Y[1], -math.inf, 5))), {}, ValueError, "Y 1 5"),
 }
 
 

@@ -143,9 +143,7 @@ JUDGED: dict[str, dict[str, Any]] = {
     "size-and-shape": {"compared": np.square, "units": _twice_the_largest(_squared_length)},
     "rsm-difference": {"compared": np.square, "units": _distances_of("frobenius", 2)},
     "gulp": {"units": _as_wide_as_the_layers},
-    "magnitude": {
-        "units": _twice_the_largest(lambda x: float(np.linalg.norm(x.mean(axis=0)))),
-    },
+    "magnitude": {"units": _twice_the_largest(lambda x: float(np.linalg.norm(x.mean(axis=0))))},
     "uniformity": {"size": 0.2, "units": _twice_the_largest(_longest_row)},
     "permutation-procrustes": {
         "compared": np.square,

@@ -231,10 +231,7 @@ def _table() -> dict[str, list[Row]]:
             _grid(simcore.procrustes_grid, form="size-and-shape"),
         ],
         "descriptors": [Row(lambda a, b, c: list(simcore.descriptors([a, b, c]).values()))],
-        "neuronsim_grid": [
-            _grid(simcore.neuronsim_grid),
-            _grid(simcore.neuronsim_grid, top_k=2),
-        ],
+        "neuronsim_grid": [_grid(simcore.neuronsim_grid), _grid(simcore.neuronsim_grid, top_k=2)],
         "neuron_partners": [_grid(simcore.neuron_partners)],
         "mixedsim_grid": [_grid(simcore.mixedsim_grid), _grid(simcore.mixedsim_grid, top_k=0.5)],
         "localization_score": [
@@ -262,9 +259,7 @@ def _table() -> dict[str, list[Row]]:
             Row(lambda a, b, c: simcore.knn_grid(simcore.neighbours([a, b, c], 4, "inner"))),
         ],
         "cknna_grid": [_grid(simcore.cknna_grid, k=3)],
-        "knn_curve": [
-            Row(lambda a, b, c: list_of(simcore.knn_curve([a, b], [c], queries=4, k=3))),
-        ],
+        "knn_curve": [Row(lambda a, b, c: list_of(simcore.knn_curve([a, b], [c], queries=4, k=3)))],
         "matching_grid": [
             _grid(simcore.matching_grid),
             _grid(simcore.matching_grid, matching="transport", score="distance"),

@@ -200,11 +200,7 @@ def test_a_shift_is_found_beside_a_fault(a):
     result = judged(a, b)
     assert f"{names[1]!r} of A is 'x.0' of B" in result.message
     found = [(layer.name, layer.verdict) for layer in result.layers[:3]]
-    assert found == [
-        (names[0], "missing"),
-        (names[1], "equal bits"),
-        (names[2], "different"),
-    ]
+    assert found == [(names[0], "missing"), (names[1], "equal bits"), (names[2], "different")]
 
 
 @pytest.mark.parametrize(

@@ -55,10 +55,7 @@ def _names_texts(word: object) -> bool:
 
 
 def read_texts(
-    texts: Texts | None,
-    checkpoints: Sequence[Checkpoint],
-    options: TaskOptions | None,
-    limit: int,
+    texts: Texts | None, checkpoints: Sequence[Checkpoint], options: TaskOptions | None, limit: int
 ) -> Task:
     """Return the first `limit` texts as the held-out examples of a task.
 

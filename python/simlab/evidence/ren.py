@@ -9,15 +9,7 @@ from itertools import product
 
 import pandas as pd
 
-from simlab.evidence.claim import (
-    Quantity,
-    Values,
-    compared,
-    depth_trend,
-    mean,
-    note,
-    pairs_counted,
-)
+from simlab.evidence.claim import Quantity, Values, compared, depth_trend, mean, note, pairs_counted
 from simlab.evidence.rows import PRETRAINED, TUNED, Task, one_study
 from simlab.representations.kinds import ATTENTION
 from simlab.results import results

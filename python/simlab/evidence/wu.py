@@ -9,15 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from simlab.evidence.claim import (
-    Quantity,
-    Values,
-    compared,
-    depth_trend,
-    mean,
-    note,
-    pairs_counted,
-)
+from simlab.evidence.claim import Quantity, Values, compared, depth_trend, mean, note, pairs_counted
 from simlab.evidence.rows import PRETRAINED, TUNED, VARIANT, Task, by_measure, first_variant
 from simlab.representations.kinds import ATTENTION
 from simlab.results.results import FREEZING, GRIDS, LOCALIZATION, RELATIVE

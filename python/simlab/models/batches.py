@@ -185,10 +185,7 @@ def collator(tokenizer: PreTrainedTokenizerBase, task: Task) -> Any:
 
 
 def classifier_positions(
-    tokenizer: PreTrainedTokenizerBase,
-    encoded: list[dict[str, Any]],
-    token: str,
-    model_name: str,
+    tokenizer: PreTrainedTokenizerBase, encoded: list[dict[str, Any]], token: str, model_name: str
 ) -> list[int]:
     """Return the position of the classifier token in every unpadded example.
 

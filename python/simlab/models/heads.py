@@ -202,10 +202,7 @@ def head_parameters(model: PreTrainedModel) -> Parameters:
 
 
 def train_heads(
-    model: PreTrainedModel,
-    vectors: torch.Tensor,
-    labels: torch.Tensor,
-    recipe: HeadRecipe,
+    model: PreTrainedModel, vectors: torch.Tensor, labels: torch.Tensor, recipe: HeadRecipe
 ) -> Parameters:
     """Fine-tune a head for each layer, starting from the head of `model`, for `stacked_logits`.
 

@@ -22,14 +22,7 @@ from simlab.models.classes import (
 )
 from simlab.models.damage import note_left_out, require_encoder, require_finite
 from simlab.models.hub import CONFIG, has_vocabulary
-from simlab.models.place import (
-    OFFLOAD,
-    PRECISIONS,
-    SPREAD,
-    empty_model,
-    spread_over,
-    stored_type,
-)
+from simlab.models.place import OFFLOAD, PRECISIONS, SPREAD, empty_model, spread_over, stored_type
 from simlab.models.recognise import attend_the_same, padding_side, position_limit
 from simlab.models.sources import ModelSource, load_errors, resolve
 from simlab.models.tokens import EMBEDDINGS, agree_on_padding, give_padding

@@ -18,13 +18,7 @@ from pathlib import Path
 from simlab.errors import UserError, argument, first_line
 from simlab.models import adapters
 from simlab.models.built import is_built
-from simlab.models.hub import (
-    CONFIG,
-    cached_names,
-    fetch_model,
-    model_files,
-    split_revision,
-)
+from simlab.models.hub import CONFIG, cached_names, fetch_model, model_files, split_revision
 from simlab.results.results import at_step
 from simlab.store import assets
 from simlab.store.files import HASHES, hash_json, read_json

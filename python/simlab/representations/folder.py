@@ -28,13 +28,7 @@ import numpy as np
 from simlab.errors import UserError, argument
 from simlab.representations.kinds import ATTENTION, KINDS
 from simlab.results.results import SIDE, Side
-from simlab.store.arrays import (
-    BFLOAT16,
-    as_bits,
-    create_safetensors,
-    flush_arrays,
-    map_safetensors,
-)
+from simlab.store.arrays import BFLOAT16, as_bits, create_safetensors, flush_arrays, map_safetensors
 from simlab.store.console import note
 from simlab.store.files import HASHES, hash_file, read_json, write_json
 from simlab.store.runtime import versions

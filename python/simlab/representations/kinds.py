@@ -258,8 +258,7 @@ def _text_tokens(
         tokens=tuple(tokens),
         in_text=np.array([sequence is not None for sequence in kept.sequence_ids(row)]),
         words=np.array(
-            [NO_WORD if counts[k] != wanted[k] else numbers.get(k, NO_WORD) for k in keys],
-            np.int64,
+            [NO_WORD if counts[k] != wanted[k] else numbers.get(k, NO_WORD) for k in keys], np.int64
         ),
         word_texts=tuple(word_texts.values()),
         across=tokens[across] if across is not None else "",

@@ -193,10 +193,7 @@ def ensure_blocks(
 
 
 def block_rows(
-    frame: pd.DataFrame,
-    clusters: int = CLUSTERS,
-    permutations: int = PERMUTATIONS,
-    seed: int = 0,
+    frame: pd.DataFrame, clusters: int = CLUSTERS, permutations: int = PERMUTATIONS, seed: int = 0
 ) -> Iterator[tuple[Blocks, list[ResultRow]]]:
     """Score every grid of a model with itself in a results table; distances are no similarities.
 

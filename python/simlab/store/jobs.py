@@ -147,11 +147,7 @@ def _find_done(folder: Path, key: str, inputs: Mapping[str, Any], replace: bool)
 
 
 def _make_folder(
-    folder: Path,
-    key: str,
-    inputs: Mapping[str, Any],
-    make: Callable[[Path], None],
-    resumable: bool,
+    folder: Path, key: str, inputs: Mapping[str, Any], make: Callable[[Path], None], resumable: bool
 ) -> Outcome:
     partial = _prepare_partial(folder, key, inputs, resumable)
     record = read_json(partial / RECORD)

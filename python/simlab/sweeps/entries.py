@@ -137,9 +137,7 @@ Size = Annotated[int, BeforeValidator(_size)]
 
 
 def keys_of(
-    *parameters: Parameter,
-    without: Collection[str] = (),
-    only: Collection[str] | None = None,
+    *parameters: Parameter, without: Collection[str] = (), only: Collection[str] | None = None
 ) -> type[Section]:
     """Return a section whose keys are parameters of a step, all or `only` some, or absent."""
     fields: dict[str, Any] = {

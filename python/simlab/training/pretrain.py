@@ -143,11 +143,7 @@ def _read(
 
 
 def _train(
-    texts: tuple[Texts, ...],
-    source: ModelSource,
-    recipe: Pretraining,
-    scratch: Path,
-    device: str,
+    texts: tuple[Texts, ...], source: ModelSource, recipe: Pretraining, scratch: Path, device: str
 ) -> None:
     """Write the model and what was measured beside `scratch`, the folder of the Trainer."""
     quiet_libraries()

@@ -8,12 +8,7 @@ from simlab.commands import sweeps
 from simlab.commands.sweeps import FILE
 from simlab.models.checkpoint import read_evaluation
 from simlab.results.reading import read_results
-from simlab.results.results import (
-    BASELINE,
-    MAJORITY,
-    TFIDF,
-    TRUNCATION,
-)
+from simlab.results.results import BASELINE, MAJORITY, TFIDF, TRUNCATION
 from simlab.sweeps import driver, status, sweep
 from simlab.sweeps.status import Count, Status
 from simlab.sweeps.sweep import Sweep
@@ -155,7 +150,7 @@ def test_fine_tuned_models_stand_beside_baselines(run):
     frame = read_results(run / "results")
     scores = frame[frame["experiment"] == BASELINE].drop_duplicates("label_x").set_index("label_x")
     assert set(scores.index) == {
-        *("tiny-FT[1]", "tiny-FT[2]", "tiny from random weights", MAJORITY, TFIDF),
+        *("tiny-FT[1]", "tiny-FT[2]", "tiny from random weights", MAJORITY, TFIDF)
     }
     assert scores["value"]["tiny-FT[1]"] > scores["value"][MAJORITY]
     assert set(scores.index[scores["base_x"].notna()]) == {"tiny-FT[1]", "tiny-FT[2]"}

@@ -61,8 +61,7 @@ ROWS = {
         parts=True,
     ),
     "extract": Row(
-        lambda i, o: (i / "ft-1", *reviews(i), "--kind", "token", "--out", o / "x"),
-        (0, 512, 4096),
+        lambda i, o: (i / "ft-1", *reviews(i), "--kind", "token", "--out", o / "x"), (0, 512, 4096)
     ),
     "import": Row(
         lambda i, o: (
@@ -71,8 +70,7 @@ ROWS = {
         (0, 512, 4096),
     ),
     "grid": Row(
-        lambda i, o: (i / "reps" / "ft-1", i / "reps" / "ft-2", "--out", o / "x.parquet"),
-        (0, 4096),
+        lambda i, o: (i / "reps" / "ft-1", i / "reps" / "ft-2", "--out", o / "x.parquet"), (0, 4096)
     ),
     "compare": Row(
         lambda i, o: (

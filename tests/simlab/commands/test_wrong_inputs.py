@@ -24,10 +24,7 @@ _SIZE |= {"intermediate_size": 32}
 _CLIP = {"text_config": {**_SIZE, "vocab_size": 99, "max_position_embeddings": 64}}
 _CLIP |= {"vision_config": {**_SIZE, "image_size": 16, "patch_size": 4}, "projection_dim": 8}
 # Models that take no texts, or no texts alone.
-OTHERS = {
-    "clip": _CLIP,
-    **{f.model_type: f.size for f in (*PICTURES, *SOUNDS, *ENCODER_DECODERS)},
-}
+OTHERS = {"clip": _CLIP, **{f.model_type: f.size for f in (*PICTURES, *SOUNDS, *ENCODER_DECODERS)}}
 OTHERS = {kind: OTHERS[kind] for kind in ("clip", "vit", "resnet", "wav2vec2", "whisper", "t5")}
 
 

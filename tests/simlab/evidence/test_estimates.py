@@ -11,26 +11,9 @@ from simlab.evidence.claim import ARCHITECTURES, MODELS, NETWORKS, TASKS
 from simlab.evidence.phang import rand_index, score_of_blocks, spare_share
 from simlab.evidence.rows import ClaimOptions
 from simlab.evidence.verdicts import ALL, CANNOT, FAILS, HOLDS, UNDECIDED
-from simlab.results.results import (
-    FREEZING,
-    FT,
-    ORIG,
-    TRAINED,
-    TRUNCATIONS,
-    to_frame,
-)
-from support.lab.claimrows import (
-    band,
-    block_diagonal,
-    curve,
-    grid,
-    row,
-    skipping,
-)
-from support.lab.contrastrows import (
-    electra_needs_top_layers,
-    inn_finds_known_map,
-)
+from simlab.results.results import FREEZING, FT, ORIG, TRAINED, TRUNCATIONS, to_frame
+from support.lab.claimrows import band, block_diagonal, curve, grid, row, skipping
+from support.lab.contrastrows import electra_needs_top_layers, inn_finds_known_map
 from support.lab.judging import estimates, judged
 
 

@@ -24,11 +24,7 @@ from support.lab.judging import estimates, judged
 
 @pytest.mark.parametrize(
     ("stages", "roles"),
-    [
-        ((FT, ORIG), (TUNED, PRETRAINED)),
-        ((FT, FT), (TUNED, TUNED)),
-        ((None, None), ("", "")),
-    ],
+    [((FT, ORIG), (TUNED, PRETRAINED)), ((FT, FT), (TUNED, TUNED)), ((None, None), ("", ""))],
 )
 def test_rows_say_what_is_fine_tuned(stages, roles):
     """Labels and names of grids say nothing."""

@@ -54,10 +54,7 @@ def bars(axis):
         lines = [line for line in axis.lines if abs(np.nanmean(line.get_xdata()) - centre) < 0.01]
         ends = np.nan_to_num(lines[0].get_ydata(), nan=bar.get_height()) if lines else [0.0]
         part = "heldout" if to_hex(bar.get_facecolor()) == to_hex(BLUE) else "train"
-        found[names[round(centre)], part] = (
-            bar.get_height(),
-            np.ptp(ends) / 2,
-        )
+        found[names[round(centre)], part] = (bar.get_height(), np.ptp(ends) / 2)
     return found
 
 
@@ -209,13 +206,7 @@ def test_titles_of_panels_do_not_run_into_each_other():
 
 
 # Not in the order of figures.
-METHODS = (
-    "random-labels",
-    "identity",
-    "linear",
-    "linear-gd",
-    "itself",
-)
+METHODS = ("random-labels", "identity", "linear", "linear-gd", "itself")
 VALUES = {"itself": 0.9, "identity": 0.7, "linear": 0.8, "linear-gd": 0.5, "random-labels": 0.5}
 
 

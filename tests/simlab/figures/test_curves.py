@@ -7,13 +7,7 @@ import pytest
 
 from simlab.figures.curves import plot_freezing, plot_skipping, plot_truncation
 from simlab.figures.style import draw_curves
-from simlab.results.results import (
-    FREEZING,
-    SECONDS,
-    TRAINED,
-    TRUNCATIONS,
-    ResultRow,
-)
+from simlab.results.results import FREEZING, SECONDS, TRAINED, TRUNCATIONS, ResultRow
 from support.lab.drawing import drawable
 from support.lab.result_rows import LAYERS, curve, majority, triangle
 

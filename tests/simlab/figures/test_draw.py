@@ -213,7 +213,7 @@ def test_joint_figure_has_a_panel_per_measure_and_the_scores():
 def test_every_joint_comparison_has_its_file_and_pairs_keep_theirs(names_of_files, frame):
     joint = to_frame([*joint_grid(JOINT), *score_rows()])
     assert set(names_of_files(pd.concat([frame, joint]))) == {
-        *("rt-cka-biased", "rt-cka-unbiased", "rt-models", "rt-truncation"),
+        *("rt-cka-biased", "rt-cka-unbiased", "rt-models", "rt-truncation")
     }
     two = to_frame([*joint_grid(JOINT), *joint_grid(JOINT, comparison="A + B")])
     assert names_of_files(two) == ["rt-models-all", "rt-models-A-B"]

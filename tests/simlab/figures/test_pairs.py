@@ -160,7 +160,7 @@ def test_each_of_several_models_has_figure_1_of_each_task():
     sheet = {sheet.name: sheet for sheet in sheets_of(drawable(rows))}["rte-cka-biased-albert"]
     assert {panel.task for panel in sheet.panels} == {"rte"}
     assert {name for panel in sheet.panels for name in (panel.x, panel.y)} == {
-        *("albert-ORIG", "albert-FT[1]", "albert-FT[2]"),
+        *("albert-ORIG", "albert-FT[1]", "albert-FT[2]")
     }
     comparisons = [panel.comparison for panel in sheet.panels]
     assert list(dict.fromkeys(comparisons)) == list(FIGURE_1)

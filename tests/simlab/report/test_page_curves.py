@@ -7,14 +7,7 @@ from itertools import pairwise
 import numpy as np
 import pytest
 
-from simlab.results.results import (
-    BLOCK_INFLUENCE,
-    FT,
-    INFLUENCE,
-    LOCALIZATION,
-    ResultRow,
-    Side,
-)
+from simlab.results.results import BLOCK_INFLUENCE, FT, INFLUENCE, LOCALIZATION, ResultRow, Side
 from support.lab.result_rows import ONE_BASE, STEPS, grid, steps_of_training, tuned
 
 LAYERS = 4

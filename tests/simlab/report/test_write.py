@@ -48,7 +48,7 @@ def test_the_policy_allows_this_program_and_nothing_else(written):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
         assert rules[rule] == f"'sha256-{digest}'"
     assert set(rules) == {
-        *("default-src", "base-uri", "form-action", "img-src", "style-src", "script-src"),
+        *("default-src", "base-uri", "form-action", "img-src", "style-src", "script-src")
     }
     assert all(address.startswith("#") for address in parts.addresses)
 

@@ -29,11 +29,7 @@ def on_a_terminal(command: Sequence[str], columns: int, errors: bool = False) ->
     environment = {name: value for name, value in os.environ.items() if name not in _UNSET}
     environment |= {"TERM": "xterm", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     process = subprocess.Popen(
-        command,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs if errors else None,
-        env=environment,
+        command, stdin=theirs, stdout=theirs, stderr=theirs if errors else None, env=environment
     )
     os.close(theirs)
     found = b""
