@@ -291,6 +291,18 @@ def test_message_of_transport(name):
     )  # fmt: skip
 
 
+def test_terms_of_equal_rows_do_not_add_up_their_rounding():
+    """Sums over many rows of which most are equal."""
+    generator = torch.Generator().manual_seed(0)
+    layers = []
+    for _ in range(2):
+        places = torch.randint(20, (8000,), generator=generator)
+        places[torch.rand(8000, generator=generator) < 0.95] = 0
+        layers.append(torch.randn(20, 8, generator=generator)[places])
+    want = aligned_cosine_grid([layer.double() for layer in layers])
+    assert (aligned_cosine_grid(layers) - want).abs().max() < 1e-6
+
+
 def test_a_layer_with_itself_has_cosines_of_1_whichever_argument_it_is():
     """float32 turns directions of rows that are 1e-4 of the others."""
     x = torch.randn(60, 8, generator=torch.Generator().manual_seed(0))

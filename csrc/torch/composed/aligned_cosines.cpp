@@ -31,6 +31,7 @@ namespace simcore::composed {
 namespace {
 
 constexpr double kCut = 4;
+constexpr int64_t kNarrow = 16;  // products of fewer columns are sums in the order of the rows
 constexpr double kResolved = 0x1p-10;  // singular values above it, over the largest, lose nothing
 
 struct Aligned {
@@ -146,7 +147,7 @@ std::tuple<Tensor, Tensor> aligned_cosines(const Tensors& x, const Tensors& y, i
   for (const Tensors* side : {&x, &others})
     for (const Tensor& layer : *side) {
       width = std::max(width, layer.size(1));
-      if (layer.scalar_type() == ScalarType::Double) element = 8;
+      if (layer.scalar_type() == ScalarType::Double || layer.size(1) < kNarrow) element = 8;
     }
   // Copies of two layers, each in four forms; products, factors and LAPACK's workspace.
   cpu::Runtime runtime = torch_runtime();
@@ -162,8 +163,9 @@ std::tuple<Tensor, Tensor> aligned_cosines(const Tensors& x, const Tensors& y, i
     cpu::parallel_tasks(runtime, end - begin, threads, [&](int64_t task, int) {
       const NoGrad no_grad;
       const auto [i, j] = pairs[begin + task];
-      const bool wide =
-          x[i].scalar_type() == ScalarType::Double || others[j].scalar_type() == ScalarType::Double;
+      const bool wide = x[i].scalar_type() == ScalarType::Double ||
+                        others[j].scalar_type() == ScalarType::Double ||
+                        std::min(x[i].size(1), others[j].size(1)) < kNarrow;
       Aligned pair{1, 0};
       if (symmetric && i == j)
         pair.value = has_entries(x[i]) ? 1 : kNaN;
