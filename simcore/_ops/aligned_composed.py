@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from simcore._grid.memory import memory_bound
+from simcore._ops.columns import NARROW, dtype_of
 from simcore._ops.composed import in_full_float32
 from simcore._ops.eigh import eigh
 from simcore._ops.spectral_batched import _most_matrices, _products, _Side, _Stack, _stack_pairs
@@ -80,8 +81,8 @@ def _along(products: Tensor, turned: Tensor) -> tuple[Tensor, Tensor]:
 def aligned_cosines(
     x: Sequence[Tensor], y: Sequence[Tensor], max_memory: int
 ) -> tuple[Tensor, Tensor]:
-    wide = any(layer.dtype == torch.float64 for layer in (*x, *y))
-    dtype = torch.float64 if wide else torch.float32
+    narrow = any(layer.shape[1] < NARROW for layer in (*x, *y))
+    dtype = torch.float64 if narrow else dtype_of([*x, *y])
     bound = memory_bound(max_memory, x[0])
     sides = _side(x, dtype), _side(y, dtype) if y else None
     grid = torch.empty((len(x), len(y or x)), dtype=torch.float64, device=x[0].device)

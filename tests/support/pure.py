@@ -4,12 +4,13 @@ CHECKED_IN_CPP = "arguments of operators that are called directly are checked in
 IN_ANOTHER_ORDER = "the order in which torch adds depends on strides and threads"
 NO_REFUSAL = "their operations of torch cut tiles down to one pair, and refuse no bound"
 LIMIT = "grid/test_inputs.py::test_memory_limit_does_not_matter"
+OTHER_SIDE = "grid/test_operators.py::test_the_other_side_and_the_memory_are_checked"
 THREADS = "attention/test_inputs.py::test_repetition_and_threads_are_bit_equal"
 
 # By the beginning of a test's id below tests/.
 NEEDS_KERNELS = {
     "grid/test_operators.py::test_direct_calls": CHECKED_IN_CPP,
-    "grid/test_operators.py::test_the_other_side_is_checked": CHECKED_IN_CPP,
+    f"{OTHER_SIDE}[nuclear_norms]": CHECKED_IN_CPP,
     "neurons/test_matching.py::test_direct_calls": CHECKED_IN_CPP,
     "neurons/test_matching.py::test_operators": CHECKED_IN_CPP,
     "rsa/test_rsa.py::test_direct_calls_are_checked": CHECKED_IN_CPP,
