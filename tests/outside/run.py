@@ -38,31 +38,15 @@ NEEDED = (
 
 @dataclass(frozen=True)
 class Peer:
-    """A package with tests.
+    """A package with tests."""
 
-    Attributes
-    ----------
-    name, adapter
-        What the table calls it, and its module in `outside.adapters`.
-    tests
-        Files and folders of its tests of measures.
-    source
-        Folder that holds the package.
-    version
-        Version on the index; empty for a clone.
-    folder
-        Name of the clone.
-    options
-        Options of pytest.
-    """
-
-    name: str
-    adapter: str
-    tests: tuple[str, ...]
-    source: str = "."
-    version: str = ""
-    folder: str = ""
-    options: tuple[str, ...] = ()
+    name: str  # in the table
+    adapter: str  # a module in `outside.adapters`
+    tests: tuple[str, ...]  # files and folders of its tests of measures
+    source: str = "."  # the folder that holds the package
+    version: str = ""  # on the index; empty for a clone
+    folder: str = ""  # of the clone
+    options: tuple[str, ...] = ()  # of pytest
 
 
 _METRICS = "tests/aristotelian/metrics/test_"

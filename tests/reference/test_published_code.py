@@ -25,29 +25,15 @@ def _squares(layer):
 
 @dataclass(frozen=True)
 class Published:
-    """A grid function, and how its values compare.
-
-    Attributes
-    ----------
-    compared
-        They are compared as they are, as squares or as cosines.
-    units
-        What differences are in units of: the sum of this number of both layers.
-    itself
-        The value of a layer with itself. Theirs hold rounding there; a distance of ours is 0.
-    inputs
-        The beginning of the names of the layers.
-    agreement
-        How near the published values are.
-    """
+    """A grid function, and how its values compare."""
 
     function: str
     options: dict = field(default_factory=dict)
-    compared: Callable = np.asarray
-    units: Callable = lambda layer: 0.5
-    itself: float = 0.0
-    inputs: str = "layer"
-    agreement: float = tolerance.ORACLE
+    compared: Callable = np.asarray  # as they are, as squares or as cosines
+    units: Callable = lambda layer: 0.5  # of differences: the sum of this number of both layers
+    itself: float = 0.0  # of a layer with itself; theirs holds rounding, a distance of ours is 0
+    inputs: str = "layer"  # the beginning of the names of the layers
+    agreement: float = tolerance.ORACLE  # how near the published values are
 
 
 def _descriptor(name):

@@ -57,34 +57,20 @@ def _distances_of(norm: str, power: int) -> Units:
 
 @dataclass(frozen=True)
 class Other(Measure):
-    """A measure whose values of a layer with itself is ``itself``, and which is symmetric.
-
-    Attributes
-    ----------
-    invariant
-        The changes of either argument alone that leave the value as it is.
-    degree
-        The power of a common factor of both arguments that the value has.
-    compared
-        What errors are judged by: the value, its square, or its cosine.
-    units
-        What the errors of the compared numbers are relative to.
-    size
-        A factor of test layers that brings values to where they say something.
-    undefined
-        Layers without a value: those without variance, those of zeros, or none.
-    """
+    """A measure whose values of a layer with itself is ``itself``, and which is symmetric."""
 
     takes_bases: bool = False
     rank_rule: bool = False
     itself: float = 0.0
+    # Changes of one argument that leave the value as it is.
     invariant: frozenset[str] = TRANSLATION | ROTATION
-    degree: int = 0
+    degree: int = 0  # the power of a common factor of both that the value has
+    # Errors are of the value, its square, or its cosine.
     compared: Callable[[np.ndarray], np.ndarray] = np.asarray
-    units: Units = _one
-    undefined: str = "none"
+    units: Units = _one  # what errors are relative to
+    undefined: str = "none"  # layers without a value: of `variance`, of `zeros`, or `none`
     equal_widths: bool = False
-    size: float = 1.0
+    size: float = 1.0  # a factor of test layers with which values say something
 
     def assert_like(self, got, want, x, y, dtype, condition=1.0) -> None:
         tolerance.assert_other(self, got, want, exact(x), exact(y), dtype, condition)

@@ -32,56 +32,28 @@ _FILE = re.compile(rf"/(?P<sets>datasets/)?{_NAME}/resolve/(?P<revision>[^/]+)/(
 
 @dataclass
 class Fault:
-    """A change of answers.
+    """A change of answers."""
 
-    Attributes
-    ----------
-    match
-        Regular expression for ``METHOD PATH``; every request that it finds has the fault.
-    times
-        Number of requests that have the fault.
-    status, code, headers
-        Answer with this status, ``X-Error-Code`` and headers.
-    drop
-        Close the connection after so many bytes of the body.
-    short
-        Send so many bytes, and say that they are all.
-    zeros
-        Send zeros in place of the content.
-    delay
-        Seconds to wait before the answer.
-    """
-
-    match: str
-    times: int = 1_000_000
+    match: str  # a regular expression for ``METHOD PATH`` of the requests with the fault
+    times: int = 1_000_000  # requests that have the fault
     status: int | None = None
-    code: str | None = None
+    code: str | None = None  # ``X-Error-Code``
     headers: dict[str, str] = field(default_factory=dict)
-    drop: int | None = None
-    short: int | None = None
-    zeros: bool = False
-    delay: float = 0.0
+    drop: int | None = None  # bytes of the body, after which the connection is closed
+    short: int | None = None  # bytes that are sent, and said to be all
+    zeros: bool = False  # whether zeros are sent in place of the content
+    delay: float = 0.0  # seconds before the answer
 
 
 @dataclass
 class Hub:
-    """A hub that runs.
+    """A hub that runs."""
 
-    Attributes
-    ----------
-    root
-        Folder with ``models/ORG/NAME/REVISION/`` and ``datasets/ORG/NAME/REVISION/``.
-    faults, log
-        The faults now, and the requests so far (``GET /api/...``).
-    moved
-        Old names of models, and their new ones.
-    """
-
-    root: Path
+    root: Path  # with ``models/ORG/NAME/REVISION/`` and ``datasets/ORG/NAME/REVISION/``
     port: int = 0
     faults: list[Fault] = field(default_factory=list)
-    log: list[str] = field(default_factory=list)
-    moved: dict[str, str] = field(default_factory=dict)
+    log: list[str] = field(default_factory=list)  # requests so far: ``GET /api/...``
+    moved: dict[str, str] = field(default_factory=dict)  # new names of models by their old ones
 
     @property
     def url(self) -> str:

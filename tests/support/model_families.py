@@ -25,30 +25,14 @@ Size = dict[str, Any]
 
 @dataclass(frozen=True)
 class Family:
-    """A family of models.
+    """A family of models."""
 
-    Attributes
-    ----------
-    name
-        Name in the documentation.
-    model_type
-        Value of ``config.model_type``.
-    size
-        Arguments of a tiny configuration of `LAYERS` blocks.
-    blocks
-        Glob of `simcore.record` over the blocks.
-    shifted
-        Whether the ``hidden_states`` of transformers begin with the output of the first block.
-    without
-        What does not work, and the reason.
-    """
-
-    name: str
-    model_type: str
-    size: Size
-    blocks: str
-    shifted: bool = False
-    without: dict[str, str] = field(default_factory=dict)
+    name: str  # in the documentation
+    model_type: str  # of the configuration
+    size: Size  # arguments of a tiny configuration of `LAYERS` blocks
+    blocks: str  # a glob of `simcore.record` over the blocks
+    shifted: bool = False  # whether ``hidden_states`` begin with the output of the first block
+    without: dict[str, str] = field(default_factory=dict)  # what does not work, and the reason
 
 
 _NO_HEAD = dict.fromkeys(OF_A_HEAD, "transformers has no classifier of this family")

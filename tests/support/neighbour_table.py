@@ -15,20 +15,13 @@ ROW_LENGTHS = frozenset({"row lengths"})  # a factor of its own for each row
 
 @dataclass(frozen=True)
 class Neighbourly(Measure):
-    """A measure whose value of a layer with itself is 1.
-
-    Attributes
-    ----------
-    invariant
-        The changes of either argument alone that leave the value as it is.
-    condition
-        How many times its relative bound float64 is allowed at a common offset.
-    """
+    """A measure whose value of a layer with itself is 1."""
 
     takes_bases: bool = False
     rank_rule: bool = True  # the twin takes eps, which decides whether directions differ
+    # Changes of one argument that leave the value as it is.
     invariant: frozenset[str] = SCALE | ROTATION
-    condition: float = 1.0
+    condition: float = 1.0  # times its relative bound that float64 is allowed at a common offset
 
     def sides(self, n=60, dtype=torch.float64, offset=0.5):
         """Two sides of layers of n rows, three and two."""
