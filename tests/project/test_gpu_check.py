@@ -113,6 +113,7 @@ def test_without_a_build_nothing_is_tried(machine):
     assert "tests/gpu" not in commands
 
 
+@pytest.mark.deep
 def test_a_failing_test_stops_no_other_step(machine):
     status, steps, _, _ = finished(machine("all", FAIL="tests/gpu gpu_smoke bench.gpu"))
     assert status == 1
@@ -166,6 +167,7 @@ def test_a_kill_leaves_the_results_of_finished_steps(machine):
     assert "stream: ok" in (process.out / "steps.log").read_text()
 
 
+@pytest.mark.deep
 def test_without_a_device_or_a_toolkit_it_says_so(machine, tmp_path):
     process = machine("quick", FAIL="get_device_capability")
     printed, _ = process.communicate(timeout=30)
